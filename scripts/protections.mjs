@@ -39,6 +39,13 @@ const BRANCH = `${FORK}/branch.test.ts`;
 const MASKS = 'masks/masks.test.ts';
 const WAYS_OUT = `${SRC}/host/fork-apply.ts`;
 const LEAVING = 'forks/apply.test.ts';
+const EGRESS = `${SRC}/egress`;
+const DECIDE = `${EGRESS}/decide.ts`;
+const PROXY = `${EGRESS}/proxy/sandbox-proxy.ts`;
+const PROXY_TEST = `${EGRESS}/proxy/sandbox-proxy.test.ts`;
+const FUZZ = `${EGRESS}/proxy/fuzz.test.ts`;
+const LISTS = 'egress/sandboxes.test.ts';
+const FORWARDER = 'egress/forwarder.test.ts';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -1281,5 +1288,117 @@ export const PROTECTIONS = [
       '= risksOfCommits({ ...checked, changes: [] }, workspace);',
     ],
     [['forks/branch.test.ts', 'is what was committed inside']],
+  ),
+  one(
+    'allow-list: a host without a rule is let through',
+    [
+      DECIDE,
+      "const reason = ofHost.some(({ verdict }) => verdict === 'allow') ? 'other-port' : 'not-listed';",
+      "if (rules[0]) return { allowed: true, host, rule: rules[0] };\n    const reason = 'not-listed';",
+    ],
+    [
+      [LISTS, 'reaches the hosts of its list'],
+      [FUZZ, 'reaches what the rules allow'],
+    ],
+  ),
+  one(
+    'allow-list: private addresses are dialled for every name',
+    [
+      DECIDE,
+      'isOneOf(own, address, family)) return rule.private === true;',
+      'isOneOf(own, address, family)) return true;',
+    ],
+    [[LISTS, 'a name with a private address is refused']],
+  ),
+  one(
+    'allow-list: metadata addresses are dialled for names of the user’s file',
+    [DECIDE, 'if (NEVER.check(address, family)) return false;', ''],
+    [[`${EGRESS}/decide.test.ts`, 'is always refused']],
+  ),
+  one(
+    'allow-list: the name is dialled and not the address that was checked',
+    [
+      `${EGRESS}/proxy/dial.ts`,
+      'return await connectTo(address, port, signal);',
+      "return await connectTo((await resolved(host, options))[0] ?? '', port, signal);",
+    ],
+    [[PROXY_TEST, 'resolves a name once']],
+  ),
+  one(
+    'allow-list: the TLS server name may be another',
+    [PROXY, "if (first.value.serverName?.toLowerCase() !== host) throw new Refused('sni-differs', rule.id);", ''],
+    [
+      [PROXY_TEST, 'refuses server name'],
+      [FUZZ, 'reaches what the rules allow'],
+    ],
+  ),
+  one(
+    'allow-list: methods and paths are not enforced',
+    [
+      `${EGRESS}/proxy/http.ts`,
+      'this.#gate.decideRequest(rule, { method, target: path, host, port, headers: rawHeaders });',
+      '',
+    ],
+    [
+      [PROXY_TEST, 'enforces methods and paths'],
+      [FUZZ, 'reaches what the rules allow'],
+    ],
+  ),
+  one(
+    'allow-list: a new plan leaves the connections of the old one',
+    [PROXY, 'for (const use of this.#uses) if (!this.#isStillAllowed(use)) use.connection.close();', ''],
+    [[PROXY_TEST, 'closes the connections that it does not allow']],
+  ),
+  one(
+    'allow-list: a sandbox has as many connections as it likes',
+    [PROXY, 'this.#isUsedUp() || this.#connections.size >= this.limits.connections', 'this.#isUsedUp()'],
+    [[PROXY_TEST, 'closes a connection beyond the limit']],
+  ),
+  one(
+    'allow-list: the proxy’s authority may sign any name',
+    [`${EGRESS}/proxy/certificates.ts`, '      extension(OID.nameConstraints, true, constraints(names)),\n', ''],
+    [[PROXY_TEST, 'makes an authority that is trusted for the inspected names only']],
+  ),
+  one(
+    'allow-list: a sandbox names any listener',
+    [
+      `${EGRESS}/relay/control.ts`,
+      'return this.#listeners.get(name) ?? null;',
+      "const [address = '', port] = name.split(':');\n    return this.#listeners.get(name) ?? { address, port: Number(port), host: address };",
+    ],
+    [[`${EGRESS}/relay/relay.test.ts`, 'claim what is not theirs']],
+  ),
+  one(
+    'allow-list: a forwarder that was replaced is mounted',
+    [`${SRC}/isolation/egress.ts`, 'if (sha256(bytes) === hash) return;', 'if (hash !== path) return;'],
+    [[FORWARDER, 'is refused when the forwarder on disk was replaced']],
+  ),
+  requested(
+    'allow-list: the engine gives the sandbox a network',
+    [REQUEST, 'NetworkMode: facts.network,', "NetworkMode: 'bridge',"],
+    [[FORWARDER, 'no packet leaves by another way']],
+  ),
+  one(
+    'allow-list: a repository’s list widens that of the user',
+    [
+      `${SRC}/policy/network.ts`,
+      "? narrowed(rules, repositoryList(repository, 'allow')) : rules;",
+      "? [...rules, ...repositoryList(repository, 'allow')] : rules;",
+    ],
+    [[`${SRC}/policy/network.test.ts`, 'is narrowed by the repository’s file and never widened']],
+  ),
+  one(
+    'allow-list: a model’s list may be any',
+    [
+      `${SRC}/policy/network.ts`,
+      "askedBy === 'model' ? byRepository(own, layers) : null",
+      "askedBy === 'model' && own.length > 99 ? own : null",
+    ],
+    [[`${SRC}/policy/network.test.ts`, 'of a model is in the list of the user’s file']],
+  ),
+  one(
+    'allow-list: every service of this host can be listed by a request',
+    [`${SRC}/policy/network.ts`, 'if (rules.some(({ host }) => host === HOST_SERVICE) && ', "if (entry === '' && "],
+    [[LISTS, 'one service of this host is reached']],
   ),
 ];

@@ -26,9 +26,9 @@ written_mirrors() {
 
 install_tools() {
   local missing=() package
-  # gcc, git and python3: what commands of levels without images find is the host's. musl-dev: the forwarder is compared with its source.
+  # gcc, git and python3: what commands of levels without images find is the host's. musl-dev: the forwarder is compared with its source. postgresql: a server behind an allow-list.
   for package in bubblewrap ca-certificates curl debian-archive-keyring gcc git iproute2 iptables jq libc6-dev \
-    libdevmapper1.02.1 libgpgme11 libseccomp2 libsubid4 libsystemd0 mmdebstrap musl-dev python3 util-linux xz-utils; do
+    libdevmapper1.02.1 libgpgme11 libseccomp2 libsubid4 libsystemd0 mmdebstrap musl-dev postgresql python3 util-linux xz-utils; do
     [[ $(dpkg-query -Wf '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0

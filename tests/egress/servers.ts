@@ -135,7 +135,7 @@ export class AllowHost implements AsyncDisposable {
 
   static async open(
     { socket, level, runtime }: Place,
-    { roots = [], network, mode, ...options }: OpenOptions = {},
+    { roots = [], mounts = [], network, mode, ...options }: OpenOptions = {},
   ): Promise<AllowHost> {
     const directory = makeWorkspace();
     const workspace = join(directory, 'workspace');
@@ -149,6 +149,7 @@ export class AllowHost implements AsyncDisposable {
         ...(level ? { level, bubblewrap: { accept_process_limits: true }, require_for: [] } : {}),
         ...(runtime ? { runtime } : {}),
         images: { default: images.debian },
+        mounts: { allowed_host_roots: [...mounts] },
         network: own,
       },
     };
@@ -160,6 +161,11 @@ export class AllowHost implements AsyncDisposable {
     return this.acode.run(line, { ...more, policy: policyFrom({ ...more.policy, network: { allow } }) });
   }
 
+  /** Writes a file of the workspace. */
+  write(name: string, content: string): void {
+    writeFileSync(join(this.#directory, 'workspace', name), content);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.acode.close();
     rmSync(this.#directory, { recursive: true, force: true });
@@ -169,6 +175,8 @@ export class AllowHost implements AsyncDisposable {
 interface OpenOptions extends AcodeOptions {
   /** Certificate authorities of servers. */
   readonly roots?: readonly string[];
+  /** Directories that a command may mount. */
+  readonly mounts?: readonly string[];
   readonly mode?: 'airgapped';
   /** More of `sandbox.network` in the user’s file. */
   readonly network?: Record<string, unknown>;

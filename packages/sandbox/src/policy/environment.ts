@@ -62,6 +62,9 @@ const PROXY: Readonly<Record<string, string>> = {
   NO_PROXY: NOT_PROXIED,
   no_proxy: NOT_PROXIED,
   NODE_USE_ENV_PROXY: '1',
+  // npm tries again after 10 and 60 seconds what the proxy refuses: it takes a connection that is closed for a bad network.
+  npm_config_fetch_retry_mintimeout: '1000',
+  npm_config_fetch_retry_factor: '2',
 };
 
 /** Where a sandbox has the user’s bundle of CA certificates. */

@@ -79,7 +79,7 @@ export class SandboxProxy implements Gate {
   readonly #inside = new WeakMap<Duplex, Connection>();
   #authority: SandboxAuthority | null;
   readonly #sweep: NodeJS.Timeout;
-  #delayed = 0;
+  readonly #delayed = new Set<Duplex>();
   #isClosed = false;
 
   constructor(options: SandboxProxyOptions) {
@@ -335,12 +335,14 @@ export class SandboxProxy implements Gate {
   }
 
   #closeLater(client: Duplex): void {
-    if (this.#delayed >= MAX_DELAYED || this.#isClosed) return void client.destroy();
-    this.#delayed += 1;
+    // What follows on the connection may be refused as well, before it is closed.
+    if (this.#delayed.has(client)) return;
+    if (this.#delayed.size >= MAX_DELAYED || this.#isClosed) return void client.destroy();
+    this.#delayed.add(client);
     const timer = setTimeout(() => client.destroy(), DELAY_MS);
     client.once('close', () => {
       clearTimeout(timer);
-      this.#delayed -= 1;
+      this.#delayed.delete(client);
     });
   }
 

@@ -1,0 +1,173 @@
+// Real programs behind an allow-list: npm and its own registry, curl, a real PostgreSQL. What is not listed is denied in a way that
+// they end at.
+
+import { execFileSync, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withoutEngines } from '../support/engines.ts';
+import { AllowHost, API, ONE, Site, TWO, mainPlaces, places, withoutNames } from './servers.ts';
+
+const skipped = withoutEngines || withoutNames;
+const npmConfig = (key: string): string => execFileSync('npm', ['config', 'get', key], { encoding: 'utf8' }).trim();
+
+describe.skipIf(skipped).each(mainPlaces)('on $name, npm', place => {
+  const registry = new URL(npmConfig('registry'));
+  const preset = registry.hostname === 'registry.npmjs.org' ? 'npm:install' : registry.host;
+  let tools = '';
+
+  // This machine’s own Node.js and npm, where every engine sees them.
+  beforeAll(() => {
+    tools = mkdtempSync('/var/tmp/acode-tools-');
+    const npm = realpathSync(execFileSync('sh', ['-c', 'command -v npm'], { encoding: 'utf8' }).trim());
+    cpSync(realpathSync(process.execPath), join(tools, 'node'));
+    cpSync(dirname(dirname(npm)), join(tools, 'npm'), { recursive: true });
+  });
+  afterAll(() => rmSync(tools, { recursive: true, force: true }));
+
+  const open = (): Promise<AllowHost> =>
+    AllowHost.open(place, { network: { private_hosts: [registry.hostname] }, mounts: [tools] });
+  const npm = 'PATH=/tools:$PATH node /tools/npm/bin/npm-cli.js';
+  const project = `echo '{"name":"tried","version":"1.0.0","dependencies":{"is-number":"7.0.0","ms":"2.1.3","once":"1.4.0"}}' > package.json`;
+  const env = { npm_config_registry: registry.href, npm_config_update_notifier: 'false', npm_config_fund: 'false' };
+  const request = () => ({ env, policy: { mounts: [{ source: tools, target: '/tools', readOnly: true }] } });
+  const withoutProxy = 'unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NODE_USE_ENV_PROXY';
+
+  it('installs what the preset allows, with and without proxy variables, and publishes nothing', async () => {
+    await using host = await open();
+    const installed = await host.run(
+      `${project}; ${npm} install && rm -rf node_modules && ${npm} ci && ls node_modules`,
+      [preset],
+      request(),
+    );
+    expect(installed).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('is-number\nms\nonce\nwrappy') as string,
+    });
+    const direct = await host.run(
+      `${withoutProxy}; rm -rf node_modules; ${npm} ci && ls node_modules`,
+      [preset],
+      request(),
+    );
+    expect(direct).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringContaining('is-number\nms\nonce\nwrappy') as string,
+    });
+    if (preset !== 'npm:install') return;
+    const token = `--//${registry.host}/:_authToken=of-the-attacker`;
+    const published = await host.run(`${npm} publish ${token}`, [preset], request());
+    expect(published).toMatchObject({ exitCode: 1, stderr: expect.stringMatching(/acode refused|403/) as string });
+    expect(published.network).toContainEqual(expect.objectContaining({ verdict: 'denied', reason: 'method' }));
+  });
+
+  // Many versions of npm try again for ever where a proxy refuses their CONNECT, as soon as there are more packages than sockets.
+  it('ends where its registry is not listed', async () => {
+    await using host = await open();
+    const names = Array.from({ length: 80 }, (_, at) => `package-${at}`);
+    const dependencies = Object.fromEntries(names.map(name => [name, '1.0.0']));
+    const of = (name: string) => ({
+      version: '1.0.0',
+      resolved: new URL(`/${name}/-/${name}-1.0.0.tgz`, registry).href,
+    });
+    const packages = {
+      '': { dependencies },
+      ...Object.fromEntries(names.map(name => [`node_modules/${name}`, of(name)])),
+    };
+    const write = (name: string, content: object): void => host.write(name, JSON.stringify(content));
+    write('package.json', { name: 'tried', version: '1.0.0', dependencies });
+    write('package-lock.json', { name: 'tried', version: '1.0.0', lockfileVersion: 3, packages });
+    const denied = await host.run(`${npm} ci`, [`http:${ONE}:80`], request());
+    expect(denied.exitCode).not.toBe(0);
+    expect(denied.timedOut).toBe(false);
+    expect(denied.network).toContainEqual(expect.objectContaining({ host: registry.hostname, reason: 'not-listed' }));
+  });
+});
+
+const withBubblewrap = places.filter(({ level }) => level === 'bubblewrap');
+
+describe.skipIf(skipped).each(withBubblewrap)('at level $name', place => {
+  it('curl reaches what is listed, and prints why it does not reach the rest', async () => {
+    await using web = await Site.https([ONE]);
+    await using host = await AllowHost.open(place, { roots: [web.pem] });
+    const list = [`${ONE}:${web.port}`];
+    const url = `https://${ONE}:${web.port}/`;
+    const line = `curl -sS ${url} && curl -sS --noproxy '*' ${url} && curl -sS --socks5-hostname 127.0.0.1:1080 ${url}`;
+    expect(await host.run(line, list)).toMatchObject({ exitCode: 0, stdout: 'answer\nanswer\nanswer\n' });
+    const denied = await host.run(`curl -sS -v https://${TWO}:${web.port}/`, list);
+    expect(denied).toMatchObject({ exitCode: 56, stderr: expect.stringContaining('403') as string });
+    const unknown = await host.run(`curl -sS --noproxy '*' https://${TWO}:${web.port}/`, list);
+    expect(unknown).toMatchObject({ exitCode: 6, stderr: expect.stringContaining('Could not resolve host') as string });
+  });
+
+  it('psql reaches a real PostgreSQL by its name', async () => {
+    await using database = await Postgres.start();
+    await using host = await AllowHost.open(place);
+    const ask = `psql -h ${API} -p ${database.port} -U tester -d postgres -Atc 'select 6 * 7'`;
+    expect(await host.run(ask, [`tcp:${API}:${database.port}`])).toMatchObject({ exitCode: 0, stdout: '42\n' });
+    expect(await host.run(ask, [`tcp:${ONE}:${database.port}`])).toMatchObject({
+      exitCode: 2,
+      stderr: expect.stringContaining('could not translate host name') as string,
+    });
+  });
+});
+
+/** A server of the test’s own on the loopback, with a data directory of its own. */
+class Postgres implements AsyncDisposable {
+  readonly port: number;
+  readonly #directory: string;
+  readonly #process: ChildProcess;
+
+  private constructor(directory: string, port: number, process: ChildProcess) {
+    this.#directory = directory;
+    this.port = port;
+    this.#process = process;
+  }
+
+  static async start(): Promise<Postgres> {
+    const programs = readdirSync('/usr/lib/postgresql').map(version => `/usr/lib/postgresql/${version}/bin`);
+    const bin = programs.find(path => existsSync(join(path, 'postgres'))) ?? '';
+    const directory = mkdtempSync('/var/tmp/acode-postgres-');
+    const data = join(directory, 'data');
+    mkdirSync(join(directory, 'run'));
+    execFileSync(join(bin, 'initdb'), ['-D', data, '-U', 'tester', '-A', 'trust', '--no-sync'], { stdio: 'ignore' });
+    const port = await freePort();
+    const settings = [
+      `port=${port}`,
+      'listen_addresses=127.0.0.1',
+      `unix_socket_directories=${join(directory, 'run')}`,
+      'fsync=off',
+    ];
+    const words = ['-D', data, ...settings.flatMap(setting => ['-c', setting])];
+    const server = new Postgres(directory, port, spawn(join(bin, 'postgres'), words, { stdio: 'ignore' }));
+    const ready = (): boolean => existsSync(join(data, 'postmaster.pid')) && isReady(bin, port);
+    await expect.poll(ready, { timeout: 30_000, interval: 100 }).toBe(true);
+    return server;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = new Promise(resolve => this.#process.once('exit', resolve));
+    this.#process.kill('SIGINT');
+    await ended;
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
+
+function isReady(bin: string, port: number): boolean {
+  try {
+    execFileSync(join(bin, 'pg_isready'), ['-h', '127.0.0.1', '-p', String(port)], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise(resolve => void server.close(resolve));
+  return port;
+}
