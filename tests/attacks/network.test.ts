@@ -4,6 +4,8 @@ import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { policyFrom } from '@acode/sandbox';
 import type { RunRequest } from '@acode/sandbox';
+import { dial } from '../../packages/sandbox/src/egress/proxy/dial.ts';
+import { ONE, Site, TWO, WILD, withoutNames } from '../egress/servers.ts';
 import { withoutEngines } from '../support/engines.ts';
 import { Arena } from './arena.ts';
 import { attack } from './attack.ts';
@@ -211,6 +213,210 @@ describe.skipIf(withoutEngines).each(targetsOf('network'))('network, on $name', 
     const control = await reachWeakened('bridge', there);
     expect(control[`tcp ${there}`]).toBe('canary');
     return { observed: seen[`tcp ${address}`] ?? '', control: 'on the engine’s default bridge it answers' };
+  });
+});
+
+// What a client inside gets for bytes that it sends to the proxy: the first line of each answer, or what happened instead.
+const RAW = `
+import json, socket, ssl, sys
+def ask(text):
+    s = socket.create_connection(('127.0.0.1', 3128), 5); s.settimeout(5); s.sendall(text.encode('latin1'))
+    try:
+        return s, s.recv(4096).decode('latin1').split('\\r\\n')[0] or 'closed'
+    except OSError as e:
+        return s, type(e).__name__
+def tls(authority, name):
+    s, line = ask(f'CONNECT {authority} HTTP/1.1\\r\\nHost: {authority}\\r\\n\\r\\n')
+    if ' 200 ' not in line: return line
+    context = ssl.create_default_context(); context.check_hostname = False; context.verify_mode = ssl.CERT_NONE
+    try:
+        return 'connected' if context.wrap_socket(s, server_hostname=name).version() else ''
+    except OSError as e:
+        return getattr(e, 'reason', None) or type(e).__name__
+asked = json.loads(sys.argv[1])
+print(json.dumps([tls(*one) if isinstance(one, list) else ask(one)[1] for one in asked]))
+`;
+
+// Asks the resolver inside, over UDP and TCP, and says the code of each answer: 0 for an address, 3 for an unknown name.
+const RESOLVE = `
+import json, socket, struct, sys
+def query(name, kind):
+    labels = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + b'\\0'
+    return struct.pack('>HHHHHH', 7, 256, 1, 0, 0, 0) + labels + struct.pack('>HH', kind, 1)
+seen = []
+for name in sys.argv[1:]:
+    for kind in (1, 16, 28):
+        u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.settimeout(3); u.sendto(query(name, kind), ('127.0.0.1', 53))
+        t = socket.create_connection(('127.0.0.1', 53), 3); q = query(name, kind); t.sendall(struct.pack('>H', len(q)) + q)
+        answers = [u.recv(512), t.recv(514)[2:]]
+        seen.append([name, kind, *[f'{a[3] & 15} {struct.unpack(">H", a[6:8])[0]}' for a in answers]])
+print(json.dumps(seen))
+`;
+
+describe.skipIf(withoutEngines || withoutNames).each(targetsOf('network'))('an allow-list, on $name', target => {
+  const CONFIG = { sandbox: { network: { private_hosts: ['*.acode.test'] } } };
+  const allowing = (...allow: string[]): RunRequest => ({ policy: { network: { allow }, timeoutMs: 60_000 } });
+  const asked = async (
+    arena: Arena,
+    request: RunRequest,
+    list: readonly (string | readonly string[])[],
+  ): Promise<string[]> => {
+    const { stdout, stderr } = await arena.python(RAW, request, JSON.stringify(list));
+    if (!stdout.startsWith('[')) throw new Error(`the probe did not run: ${stdout}${stderr}`);
+    return JSON.parse(stdout) as string[];
+  };
+  const get = (host: string, port: number, more = ''): string =>
+    `GET http://${host}:${port}/ HTTP/1.1\r\nHost: ${host}:${port}\r\nConnection: close\r\n${more}\r\n`;
+  const connect = (authority: string): string => `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`;
+
+  attack(target, 'D6', 'denied, and nothing is dialled', async () => {
+    await using site = await Site.http();
+    await using careless = await Arena.open(target);
+    const request = allowing(`http:${ONE}:${site.port}`);
+    const [seen = ''] = await asked(careless, request, [get(ONE, site.port)]);
+    expect(seen).toMatch(/ 403 /);
+    expect(site.seen).toEqual([]);
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const [control = ''] = await asked(arena, request, [get(ONE, site.port)]);
+    expect(control).toMatch(/ 200 /);
+    return { observed: seen, control: `where the user’s file names the host: ${control}` };
+  });
+
+  attack(target, 'D7', 'refused before a name is asked for', async () => {
+    await using site = await Site.http();
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const hosts = [
+      `${ONE}\0.evil.test`,
+      `${ONE}\r.evil.test`,
+      `evil.test ${ONE}`,
+      `${ONE}\t`,
+      `${ONE}@evil.test`,
+      `\0${ONE}`,
+    ];
+    const list = hosts.flatMap(host => [get(host, site.port), connect(`${host}:${site.port}`)]);
+    const seen = await asked(arena, allowing(`http:${ONE}:${site.port}`), [...list, get(ONE, site.port)]);
+    const control = seen.pop() ?? '';
+    for (const line of seen) expect(line).toMatch(/ 40[03] | 421 |closed|Error/);
+    expect(control).toMatch(/ 200 /);
+    expect(site.seen).toHaveLength(1);
+    return { observed: `${seen.length} of ${seen.length} refused`, control: `the host as it is: ${control}` };
+  });
+
+  attack(target, 'D8', 'denied', async () => {
+    await using site = await Site.https([ONE]);
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const forms = [
+      '127.0.0.1',
+      '127.1',
+      '0x7f000001',
+      '2130706433',
+      '0177.0.0.1',
+      `${ONE}.`,
+      '[::1]',
+      '[::ffff:127.0.0.1]',
+      '[64:ff9b::7f00:1]',
+      'localhost',
+    ];
+    const list = forms.map(form => connect(`${form}:${site.port}`));
+    const seen = await asked(arena, allowing(`${ONE}:${site.port}`), [...list, [`${ONE}:${site.port}`, ONE]]);
+    const control = seen.pop() ?? '';
+    for (const line of seen) expect(line).toMatch(/ 40[03] |closed|Error/);
+    expect(control).toBe('connected');
+    return { observed: `${seen.length} of ${seen.length} forms denied`, control: `by its name: ${control}` };
+  });
+
+  attack(target, 'D9', 'the address that was checked is the one that is dialled', async () => {
+    await using site = await Site.http();
+    const answers = ['127.0.0.1', '127.0.0.66'];
+    const resolve = async (): Promise<readonly string[]> => [answers.shift() ?? ''];
+    const rule = { id: 'test', verdict: 'allow', host: ONE, port: site.port, protocol: 'http', mode: 'pass' } as const;
+    const checked: string[] = [];
+    const options = {
+      resolve,
+      signal: AbortSignal.timeout(60_000),
+      connectMs: 5000,
+      check: (_: unknown, address: string) => void checked.push(address),
+    };
+    const socket = await dial({ ...rule, setBy: { layer: 'user', where: 'test' } }, ONE, site.port, options);
+    const dialled = socket.remoteAddress ?? '';
+    socket.destroy();
+    expect([checked, dialled]).toEqual([['127.0.0.1'], '127.0.0.1']);
+    return {
+      observed: `checked and dialled ${dialled}`,
+      control: `a second question would have been answered ${(await resolve()).join()}`,
+    };
+  });
+
+  attack(target, 'D10', 'closed', async () => {
+    await using secure = await Site.https([ONE, TWO]);
+    await using plain = await Site.http();
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const authority = `${ONE}:${secure.port}`;
+    const other = get(ONE, plain.port).replace(`Host: ${ONE}`, `Host: ${TWO}`);
+    const list = [[authority, TWO], [authority, `a.${ONE}`], other, [authority, ONE], get(ONE, plain.port)];
+    const seen = await asked(arena, allowing(authority, `http:${ONE}:${plain.port}`), list);
+    expect(seen[0]).toMatch(/UNRECOGNIZED_NAME|Error|closed/);
+    expect(seen[1]).toMatch(/UNRECOGNIZED_NAME|Error|closed/);
+    expect(seen[2]).toMatch(/ 421 /);
+    expect(seen[3]).toBe('connected');
+    expect(seen[4]).toMatch(/ 200 /);
+    return { observed: seen.slice(0, 3).join(', '), control: `the same names: ${seen.slice(3).join(', ')}` };
+  });
+
+  attack(target, 'D11', 'denied', async () => {
+    await using site = await Site.http();
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const [wild] = WILD;
+    const names = [
+      `evil${ONE}`,
+      `${ONE}.evil.test`,
+      `a.${ONE}`,
+      'wild.acode.test',
+      'evilwild.acode.test',
+      `${wild}.evil.test`,
+      'acode.test',
+    ];
+    const list = [...names.map(name => get(name, site.port)), get(wild, site.port), get(ONE, site.port)];
+    const seen = await asked(arena, allowing(`http:${ONE}:${site.port}`, `http:*.wild.acode.test:${site.port}`), list);
+    for (const line of seen.slice(0, names.length)) expect(line).toMatch(/ 403 |closed/);
+    expect(seen.slice(names.length)).toEqual([expect.stringMatching(/ 200 /), expect.stringMatching(/ 200 /)]);
+    expect(site.seen).toEqual([`GET ${wild}/`, `GET ${ONE}/`]);
+    return {
+      observed: `${names.length} of ${names.length} denied`,
+      control: 'the listed host and a name below the suffix answer',
+    };
+  });
+
+  attack(target, 'D12', 'reaches nothing but names of its list', async () => {
+    await using site = await Site.tcp();
+    await using other = await Site.tcp();
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const port = String(other.port);
+    const gateway = await gatewayOf(target.engine, 'bridge');
+    const request = allowing(`tcp:${ONE}:${site.port}`);
+    const { stdout, stderr } = await arena.python(REACH, request, port, '127.0.0.1', gateway, ONE, TWO);
+    const seen = parse(stdout, stderr);
+    expect(Object.values(seen).filter(what => what === 'canary' || what.startsWith('hello'))).toEqual([]);
+    expect(other.seen).toEqual([]);
+    const control = await arena.python(REACH, request, String(site.port), ONE);
+    expect(parse(control.stdout, control.stderr)[`tcp ${ONE}`]).toContain('hello');
+    return { observed: shown(seen), control: 'the listed name at its port answers, without a proxy variable' };
+  });
+
+  attack(target, 'D13', 'no name is asked for outside, and none but those of the list is answered', async () => {
+    await using arena = await Arena.open(target, { config: CONFIG });
+    const names = ['c2VjcmV0.evil.test', `c2VjcmV0.${ONE}`, 'localhost.evil.test', ONE];
+    const { stdout, stderr } = await arena.python(RESOLVE, allowing(`${ONE}:443`), ...names);
+    if (!stdout.startsWith('[')) throw new Error(`the probe did not run: ${stdout}${stderr}`);
+    const seen = JSON.parse(stdout) as [string, number, string, string][];
+    for (const [name, kind, udp, tcp] of seen) {
+      const wanted = name === ONE ? (kind === 1 ? '0 1' : '0 0') : '3 0';
+      expect([name, kind, udp, tcp]).toEqual([name, kind, wanted, wanted]);
+    }
+    return {
+      observed: 'unknown names: NXDOMAIN, for addresses and for text, over UDP and TCP',
+      control: 'the listed name has one address, on the loopback',
+    };
   });
 });
 

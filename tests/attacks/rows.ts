@@ -36,6 +36,7 @@ const GROUPS: Readonly<Record<string, Group>> = {
 
 const BEFORE_ENGINE = 'decided before an engine is asked: the runtime has no part in it';
 const BY_LABELS = 'decided by owners and labels: the runtime has no part in it';
+const PROXY = 'decided by the proxy outside of the sandbox: the runtime has no part in it';
 const NO_INTERFACE = 'gVisor has no network interface on the test machines';
 
 /** Depends on engine and runtime. */
@@ -46,8 +47,6 @@ const engines = (gvisor: string): Showing => ({ by: 'test', engineSensitive: tru
 const once = (gvisor: true | string = BEFORE_ENGINE): Showing => ({ by: 'test', engineSensitive: false, gvisor });
 const pending = (subject: string): Showing => ({ by: 'pending', subject });
 const otherLevel = (reason: string): Showing => ({ by: 'other level', reason });
-
-const EGRESS = 'the allow-list proxy for egress';
 
 const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[] = [
   ['A1', 'core_pattern, sysrq', everywhere],
@@ -109,14 +108,14 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
   ['D3', 'host services through the bridge gateway', engines(NO_INTERFACE)],
   ['D4', 'host services through an internal network', once(NO_INTERFACE)],
   ['D5', 'other containers', engines(NO_INTERFACE)],
-  ['D6', 'allowed name that resolves to a private address', pending(EGRESS)],
-  ['D7', 'NUL, CR, space in a host name', pending(EGRESS)],
-  ['D8', 'CONNECT to an address in odd forms', pending(EGRESS)],
-  ['D9', 'rebinding', pending(EGRESS)],
-  ['D10', 'SNI, Host and CONNECT differ', pending(EGRESS)],
-  ['D11', 'suffix tricks', pending(EGRESS)],
-  ['D12', 'program that ignores proxy variables', pending(EGRESS)],
-  ['D13', 'DNS tunnel', pending(EGRESS)],
+  ['D6', 'allowed name that resolves to a private address', once(PROXY)],
+  ['D7', 'NUL, CR, space in a host name', once(PROXY)],
+  ['D8', 'CONNECT to an address in odd forms', once(PROXY)],
+  ['D9', 'rebinding', once(PROXY)],
+  ['D10', 'SNI, Host and CONNECT differ', once(PROXY)],
+  ['D11', 'suffix tricks', once(PROXY)],
+  ['D12', 'program that ignores proxy variables', everywhere],
+  ['D13', 'DNS tunnel', everywhere],
   ['E1', 'fork bomb', everywhere],
   ['E2', 'memory bomb, also in a child', everywhere],
   ['E3', 'fill tmpfs', everywhere],

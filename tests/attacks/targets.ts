@@ -31,7 +31,7 @@ export const TARGETS: readonly Target[] = [
 ];
 
 // The rows that a kernel, a runtime or its filter decides, and not what acode asked for.
-const DECIDED_INSIDE = /^(?:A\d+|B10|D[12]|E[12])$/;
+const DECIDED_INSIDE = /^(?:A\d+|B10|D(?:1|2|12|13)|E[12])$/;
 
 /**
  * Whether a row is tried on a target: everything on the main one. On the others the rows that can turn out differently there,

@@ -9,6 +9,7 @@ import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withoutEngines } from '../support/engines.ts';
+import { until } from '../support/waiting.ts';
 import { AllowHost, API, ONE, Site, TWO, mainPlaces, places, withoutNames } from './servers.ts';
 
 const skipped = withoutEngines || withoutNames;
@@ -143,7 +144,7 @@ class Postgres implements AsyncDisposable {
     const words = ['-D', data, ...settings.flatMap(setting => ['-c', setting])];
     const server = new Postgres(directory, port, spawn(join(bin, 'postgres'), words, { stdio: 'ignore' }));
     const ready = (): boolean => existsSync(join(data, 'postmaster.pid')) && isReady(bin, port);
-    await expect.poll(ready, { timeout: 30_000, interval: 100 }).toBe(true);
+    await until(ready);
     return server;
   }
 
