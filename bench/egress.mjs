@@ -49,7 +49,7 @@ process.exitCode = await main().catch(error => {
 });
 
 async function main() {
-  const { values, positionals } = parseArgs({
+  const { values: asked, positionals } = parseArgs({
     allowPositionals: true,
     options: {
       help: { type: 'boolean', default: false },
@@ -58,18 +58,18 @@ async function main() {
     },
   });
   const names = Object.keys(MEASUREMENTS);
-  if (values.help || positionals.length === 0 || positionals.some(name => !names.includes(name))) {
+  if (asked.help || positionals.length === 0 || positionals.some(name => !names.includes(name))) {
     console.log(USAGE);
-    return values.help ? 0 : 2;
+    return asked.help ? 0 : 2;
   }
   if (process.getuid?.() === 0)
     throw new Error('acode never runs as root: use `.ci/engines/as-user -- npm run bench:egress`');
   if (!readFileSync('/etc/hosts', 'utf8').includes(NAME))
     throw new Error(`${NAME} is not in /etc/hosts: \`npm run engines:up\` writes it`);
-  const [place] = placesHere(readArguments(['--only', values.place])).filter(({ name }) => name === values.place);
-  if (!place) throw new Error(`nothing here has the name ${values.place}`);
+  const [place] = placesHere(readArguments(['--only', asked.place])).filter(({ name }) => name === asked.place);
+  if (!place) throw new Error(`nothing here has the name ${asked.place}`);
   const cpu = cpuTime();
-  await measure(place, positionals, Number(values.rounds));
+  await measure(place, positionals, Number(asked.rounds));
   console.log(`FIGURE CPU steal ${Math.round(stolenSince(cpu) * 100)} %`);
   return 0;
 }
@@ -154,10 +154,10 @@ async function measure(place, names, rounds) {
   }
 }
 
-/** @param {NodeJS.ReadableStream} stream */
-async function firstLine(stream) {
+/** @param {NodeJS.ReadableStream} output */
+async function firstLine(output) {
   let text = '';
-  for await (const chunk of stream) {
+  for await (const chunk of output) {
     text += String(chunk);
     if (text.includes('\n')) break;
   }

@@ -17,14 +17,20 @@ const server = createServer({
 server.on('request', (request, response) => {
   const [, bytes] = /^\/(\d+)$/.exec(request.url ?? '') ?? [];
   request.resume();
-  if (bytes === undefined) return void response.end(SMALL);
+  if (bytes === undefined) {
+    response.end(SMALL);
+    return;
+  }
   let left = Number(bytes);
   response.writeHead(200, { 'Content-Length': left });
   const more = () => {
     while (left > 0) {
       const part = left < BLOCK.length ? BLOCK.subarray(0, left) : BLOCK;
       left -= part.length;
-      if (!response.write(part)) return void response.once('drain', more);
+      if (!response.write(part)) {
+        response.once('drain', more);
+        return;
+      }
     }
     response.end();
   };
