@@ -109,24 +109,26 @@ async function measure(place, names, rounds) {
             ...(place.level === 'gvisor' ? { runtime: 'runsc' } : {}),
             ...(place.level === 'bubblewrap' ? {} : { images: { default: DEBIAN } }),
             mounts: { allowed_host_roots: [join(top, 'tools')] },
-            network: { private_hosts: [NAME], ca_file: join(top, 'ca.pem') },
-            ...credentials,
+            network: { private_hosts: [NAME], ca_file: join(top, 'ca.pem'), ...credentials },
           },
         },
         pool: names.includes('warm') ? { min: 2, max: 2 } : false,
+        maxConcurrent: MEMORY_SANDBOXES + 4,
       });
       hosts.push(acode);
       return acode;
     };
     const plain = await open({});
-    const brokering = await open({ credentials: { bench: { hosts: [`${NAME}:${port}`], env: 'ACODE_BENCH_KEY' } } });
+    const brokering = await open({
+      credentials: { bench: { hosts: [`${NAME}:${port}`], from: { env: 'ACODE_BENCH_KEY' } } },
+    });
     const mounts = [{ source: join(top, 'tools'), target: '/tools', readOnly: true }];
     const listed = { network: { allow: [`${NAME}:${port}`] }, mounts, timeoutMs: TURN_MS };
     /** @type {Bench['client']} */
     const client = async (way, job) => {
       const asked = JSON.stringify({ host: NAME, port, ...job });
       if (way === 'direct') {
-        const words = [join(top, 'tools/client.mjs'), JSON.stringify({ ...JSON.parse(asked), address: '127.0.0.1' })];
+        const words = [join(top, 'tools/client.mjs'), asked];
         return JSON.parse((await promisify(execFile)(join(top, 'tools/node'), words, direct)).stdout);
       }
       const host = way === 'brokered' ? brokering : plain;
@@ -183,7 +185,9 @@ async function values({ client, rounds }, job) {
 }
 
 /** @param {number} value @param {number} most */
-const met = (value, most) => (value <= most ? 'met' : '**not met**');
+function met(value, most) {
+  return value <= most ? 'met' : '**not met**';
+}
 
 /**
  * @param {Bench} bench

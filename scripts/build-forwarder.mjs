@@ -3,8 +3,9 @@
 //   node scripts/build-forwarder.mjs           builds, and writes the binaries and their hashes into isolation/egress.ts
 //   node scripts/build-forwarder.mjs --check   builds into memory and compares byte for byte with what is committed
 //
-// It needs Debian's packages of the versions below (gcc, musl-dev); another compiler makes other bytes. `--check` says what it
-// skipped and why, and fails if it skipped everything although ACODE_FORWARDER_REQUIRED is set.
+// It needs Debian's packages of the versions below (gcc, musl-dev); another compiler makes other bytes. The C library of arm64 is
+// a package of that architecture: ACODE_MUSL_ARM64 names the directory in which it was unpacked. `--check` says what it skipped and
+// why, and fails if it skipped anything although ACODE_FORWARDER_REQUIRED is set.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -16,6 +17,8 @@ import { fileURLToPath } from 'node:url';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const directory = join(root, 'packages', 'sandbox', 'forwarder');
 const HASHES = join(root, 'packages', 'sandbox', 'src', 'isolation', 'egress.ts');
+
+const unpacked = process.env.ACODE_MUSL_ARM64 ?? '/';
 
 // The committed binaries were made by these; `musl` is where the C library is, with its headers.
 const TARGETS = [
@@ -29,7 +32,7 @@ const TARGETS = [
     name: 'forwarder-aarch64',
     compiler: 'aarch64-linux-gnu-gcc-12',
     version: '12.2.0',
-    musl: ['/usr/lib/aarch64-linux-musl', '/usr/include/aarch64-linux-musl'],
+    musl: ['/usr/lib/aarch64-linux-musl', '/usr/include/aarch64-linux-musl'].map(path => join(unpacked, path)),
   },
 ];
 
@@ -79,7 +82,7 @@ const sha256 = bytes => createHash('sha256').update(bytes).digest('hex');
 const check = process.argv.includes('--check');
 let source = readFileSync(HASHES, 'utf8');
 let differs = false;
-let built = 0;
+let skipped = 0;
 for (const target of TARGETS) {
   const { name } = target;
   const path = join(directory, name);
@@ -96,10 +99,10 @@ for (const target of TARGETS) {
   const reason = obstacle(target);
   if (reason !== null) {
     console.log(`${name}: ${check ? 'NOT compared with its source' : 'skipped'}: ${reason}`);
+    skipped += 1;
     continue;
   }
   const bytes = build(target);
-  built += 1;
   if (!check) {
     writeFileSync(path, bytes, { mode: 0o755 });
     source = source.replace(entry, `$1${sha256(bytes)}'`);
@@ -111,8 +114,8 @@ for (const target of TARGETS) {
   }
 }
 if (!check) writeFileSync(HASHES, source);
-if (check && built === 0 && process.env.ACODE_FORWARDER_REQUIRED) {
-  console.error('No binary was compared: install Debian’s gcc and musl-dev.');
+if (check && skipped > 0 && process.env.ACODE_FORWARDER_REQUIRED) {
+  console.error("Not every binary was compared: install Debian's gcc, its cross compiler and musl-dev.");
   differs = true;
 }
 process.exitCode = differs ? 1 : 0;

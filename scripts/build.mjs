@@ -8,7 +8,17 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 
 /** @type {readonly [step: string, program: string, ...argv: string[]][]} */
 const STEPS = [
-  ['compile library and command', join(root, 'node_modules', '.bin', 'tsc'), '-b', 'packages/sandbox', 'packages/cli'],
+  [
+    'compile libraries and command',
+    join(root, 'node_modules', '.bin', 'tsc'),
+    '-b',
+    'packages/sandbox',
+    'packages/agents',
+    'packages/swarm',
+    'packages/fleet',
+    'packages/cli',
+  ],
+  ['bundle the adapter of a swarm’s sandboxes', process.execPath, 'scripts/swarm-adapter.mjs'],
   ['bundle the command', process.execPath, 'scripts/bundle-cli.mjs'],
 ];
 

@@ -6,12 +6,13 @@ import { basename, dirname, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, transform } from 'esbuild';
 import { PROGRAM_MODULE, egressProgram } from './egress-program.mjs';
+import { ADAPTER_MODULE, swarmAdapter } from './swarm-adapter.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const cli = join(root, 'packages', 'cli');
 const bin = join(cli, 'bin');
 
-const MAX_START = 200 * 1024;
+const MAX_START = 228 * 1024;
 const MAX_CLIENT = 24 * 1024;
 
 // A third of the library would be zod’s messages in languages that acode does not speak.
@@ -38,7 +39,15 @@ const withoutCompiling = {
   },
 };
 
-// The programs that a reaper and a keeper become are handed over as text: here they are a part of the bundle, and no files.
+// From its sources, as the library is.
+const agentsFromSources = {
+  name: 'agents-from-sources',
+  setup({ onResolve }) {
+    onResolve({ filter: /^@acode\/agents$/ }, () => ({ path: join(root, 'packages', 'agents', 'src', 'index.ts') }));
+  },
+};
+
+// The programs that a reaper, a keeper and a refresher become are handed over as text: here they are a part of the bundle, and no files.
 const programsInside = {
   name: 'programs-inside',
   setup({ onLoad, onEnd }) {
@@ -46,7 +55,7 @@ const programsInside = {
     onEnd(() => (replaced ? {} : { errors: [{ text: 'no module lifecycle/reaper-program.ts was bundled' }] }));
     onLoad({ filter: /lifecycle\/reaper-program\.ts$/ }, async () => {
       replaced = true;
-      const texts = await Promise.all(['reaper', 'keeper'].map(programText));
+      const texts = await Promise.all(['reaper', 'keeper', 'refresher'].map(programText));
       return { contents: texts.join('\n'), loader: 'js' };
     });
   },
@@ -84,6 +93,18 @@ const forwardersInside = {
   },
 };
 
+// Nor is the adapter, which the command writes into the store of programs when a swarm first needs it.
+const adapterInside = {
+  name: 'adapter-inside',
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /^@acode\/swarm$/ }, () => ({ path: join(root, 'packages', 'swarm', 'src', 'index.ts') }));
+    onLoad({ filter: ADAPTER_MODULE }, () => ({
+      contents: `export async function adapterProgram() { return ${JSON.stringify(adapter.text)}; }`,
+      loader: 'js',
+    }));
+  },
+};
+
 async function programText(name) {
   const program = await readFile(join(root, 'packages', 'sandbox', 'reaper', `${name}.mjs`), 'utf8');
   const { code } = await transform(program, { loader: 'js', format: 'esm', target: 'node20', minify: true });
@@ -99,15 +120,18 @@ await mkdir(bin);
 const egress = await egressProgram('cjs');
 const egressFile = `acode-egress-${createHash('sha256').update(egress.text).digest('hex').slice(0, 16)}.js`;
 await writeFile(join(bin, egressFile), egress.text);
+const adapter = await swarmAdapter();
 const command = await build({
   ...common,
   plugins: [
     libraryByNeed(join(root, 'packages', 'sandbox', 'src', 'index.ts')),
+    agentsFromSources,
     englishOnly,
     withoutCompiling,
     programsInside,
     workerBeside,
     forwardersInside,
+    adapterInside,
   ],
   entryPoints: { [COMMAND]: join(cli, 'src', 'cli.ts') },
   splitting: true,
@@ -141,7 +165,7 @@ const entry = await build({
 assertQuickStart(entry.metafile);
 await chmod(join(bin, 'acode.js'), 0o755);
 await writeFile(join(bin, 'package.json'), '{ "type": "commonjs" }\n');
-const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs, ...egress.inputs };
+const bundled = { ...command.metafile.inputs, ...entry.metafile.inputs, ...egress.inputs, ...adapter.inputs };
 await writeFile(join(bin, 'THIRD-PARTY-LICENSES.txt'), await licences(Object.keys(bundled)));
 
 // Hints cite pages by name, such as docs/caches.md: the installed package has them too.
@@ -209,13 +233,16 @@ function libraryByNeed(index) {
   return {
     name: 'library-by-need',
     setup({ onResolve, onLoad }) {
-      onResolve({ filter: /^@acode\/sandbox$/ }, ({ kind }) =>
-        kind === 'dynamic-import' ? { path: index } : { path: index, suffix: '?names', sideEffects: false },
+      // A swarm needs the host in any case.
+      onResolve({ filter: /^@acode\/sandbox$/ }, ({ kind, importer }) =>
+        kind === 'dynamic-import' || importer.startsWith(join(root, 'packages', 'swarm'))
+          ? { path: index }
+          : { path: index, suffix: '?names', sideEffects: false },
       );
       onLoad({ filter: /index\.ts$/ }, async ({ path, suffix }) => {
         if (path !== index || suffix !== '?names') return undefined;
         const contents = (await readFile(path, 'utf8')).replace(
-          /^export \{ (?:Acode|denialSchema|errorFromJson) \} .*$/gm,
+          /^export \{ (?:(?:Acode|denialSchema|errorFromJson) \} .*|.* from '\.\/lifecycle\/.*)$/gm,
           '',
         );
         return { contents, loader: 'ts', resolveDir: dirname(path) };

@@ -12,8 +12,9 @@ const INDEX = join(ROOT, 'packages/sandbox/src/index.ts');
 // The entry for browsers. What only it exports is imported by the example that uses it.
 const WEB = join(ROOT, 'packages/sandbox/src/isolation/web/index.ts');
 const E2B = join(ROOT, 'packages/sandbox/src/e2b/index.ts');
-const ENTRIES = [INDEX, WEB, E2B];
-const SOURCES = join(ROOT, 'packages/sandbox/src/');
+const FLEET = join(ROOT, 'packages/fleet/src/index.ts');
+const ENTRIES = [INDEX, WEB, E2B, FLEET];
+const SOURCES = ['packages/sandbox/src/', 'packages/fleet/src/'].map(path => join(ROOT, path));
 // Examples are compiled as if they stood here: inside the repository, so that packages resolve as they do for a user.
 const EXAMPLES = join(ROOT, 'node_modules/.cache/acode-examples');
 
@@ -62,7 +63,7 @@ function compilerOptions() {
     // Examples import everything they might use in one line, types and values alike.
     verbatimModuleSyntax: false,
     isolatedModules: false,
-    paths: { '@acode/sandbox': [INDEX], '@acode/sandbox/web': [WEB] },
+    paths: { '@acode/sandbox': [INDEX], '@acode/sandbox/web': [WEB], '@acode/fleet': [FLEET] },
   });
   return options;
 }
@@ -102,7 +103,7 @@ let fields = 0;
 
 /** @param {ts.Declaration} declaration */
 function isOurs(declaration) {
-  return declaration.getSourceFile().fileName.startsWith(SOURCES);
+  return SOURCES.some(path => declaration.getSourceFile().fileName.startsWith(path));
 }
 
 /**
@@ -312,7 +313,7 @@ function checkSurface(program) {
   }
   const examples = program
     .getSourceFiles()
-    .filter(({ fileName }) => fileName.startsWith(join(ROOT, 'packages/sandbox/src/')))
+    .filter(({ fileName }) => SOURCES.some(path => fileName.startsWith(path)))
     .flatMap(source => examplesOf(checker, source));
   return { names: exported.map(({ name }) => name), examples };
 }

@@ -8,6 +8,9 @@ import ts from 'typescript-6';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SANDBOX = 'packages/sandbox/src';
+const AGENTS = 'packages/agents/src';
+const SWARM = 'packages/swarm/src';
+const FLEET = 'packages/fleet/src';
 const CLI = 'packages/cli/src';
 const ENGINE = 'isolation/docker/engine';
 
@@ -40,7 +43,7 @@ const ROOMS = {
   'isolation/seccomp': [],
   isolation: ['contract', 'lifecycle', 'policy', 'workspace', 'egress', 'isolation/handover'],
   // What levels share whose sandboxes are processes of this host.
-  'isolation/process': ['contract', 'workspace', 'isolation', 'isolation/handover'],
+  'isolation/process': ['contract', 'lifecycle', 'workspace', 'isolation', 'isolation/handover'],
   // The client of the engine knows the Engine API and nothing of sandboxes.
   [ENGINE]: [],
   'isolation/docker': ['contract', 'lifecycle', 'workspace', 'egress', 'isolation', ...SHARED, ENGINE],
@@ -71,7 +74,7 @@ const ROOMS = {
   // Another shape of what the host offers.
   e2b: ['contract', 'persistent', 'host'],
   // The public surface.
-  'index.ts': ['contract', 'policy', 'egress', 'run', 'persistent', 'host/doctor', 'host'],
+  'index.ts': ['contract', 'lifecycle', 'policy', 'egress', 'run', 'persistent', 'host/doctor', 'host'],
 };
 
 /** Ways to talk to a server. Only the engine client and the egress proxy have one: nothing else reaches an engine or the outside. */
@@ -84,6 +87,7 @@ const WIRE = /^(?:node:)?(?:https?|http2|net|tls|dgram)$|^undici$/;
 const LISTENERS = new Set([
   'lifecycle/ownership.ts',
   'persistent/relay/elsewhere.ts',
+  'persistent/relay/network.ts',
   'persistent/relay/offer.ts',
   'persistent/relay/wire.ts',
   'persistent/ports.ts',
@@ -95,8 +99,8 @@ const EGRESS = 'egress/';
 /** The room of the command line whose two ends talk over a socket of the user’s own. */
 const SERVE = `${CLI}/serve/`;
 
-/** The one file of the command line that listens for clients of the Model Context Protocol, on the loopback. */
-const MCP_LISTENER = `${CLI}/mcp/listener.ts`;
+/** The files of the command line that listen on the loopback: for clients of the Model Context Protocol, and as a model for an agent. */
+const HTTP_LISTENERS = [`${CLI}/mcp/listener.ts`, `${CLI}/hooks/scripted-model.ts`];
 
 const ONLY_DOCKER = 'only isolation/docker/ knows the engine client';
 const ONLY_CLIENT = 'only the engine client talks to a server';
@@ -217,12 +221,94 @@ function ruleInSandbox({ file, specifier }) {
   return target.startsWith('..') ? 'the library imports nothing outside its own src/' : ruleBetween(own, target);
 }
 
+/**
+ * What each room of the fleet may import besides itself. The engines know nothing of tasks, and none knows another.
+ *
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+const FLEET_ROOMS = {
+  'errors.ts': [],
+  engine: ['errors.ts'],
+  'engine/nats': ['errors.ts', 'engine'],
+  'engine/postgres': ['errors.ts', 'engine'],
+  // Tasks, no matter who submits or runs them.
+  tasks: ['errors.ts', 'engine'],
+  worker: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'tasks'],
+  client: ['errors.ts', 'engine', 'tasks'],
+  'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'tasks', 'worker', 'client'],
+};
+
+/** The packages that talk to a server, each in the one room that knows it. */
+const FLEET_CLIENTS = /** @type {const} */ ([
+  [/^@nats-io\//, 'engine/nats'],
+  [/^pg$/, 'engine/postgres'],
+]);
+
+/** @param {string} file */
+function fleetRoomOf(file) {
+  const rooms = Object.keys(FLEET_ROOMS).filter(room => file === room || file.startsWith(`${room}/`));
+  return rooms.sort((one, other) => other.length - one.length)[0] ?? null;
+}
+
+/** @param {Import} at */
+function ruleInFleet({ file, specifier }) {
+  const here = fleetRoomOf(relative(FLEET, file));
+  if (here === null) return 'stands in no room that scripts/check-imports.mjs knows';
+  if (!specifier.startsWith('.')) return packageInFleet(here, specifier);
+  const target = relative(join(ROOT, FLEET), resolve(ROOT, dirname(file), specifier))
+    .split(sep)
+    .join('/');
+  const there = fleetRoomOf(target);
+  if (there === null) return 'the fleet imports nothing outside its own src/';
+  const allowed = FLEET_ROOMS[here] ?? [];
+  return here === there || allowed.includes(there) ? null : `${here} may import ${allowed.join(', ')} only`;
+}
+
+/**
+ * @param {string} here
+ * @param {string} specifier
+ */
+function packageInFleet(here, specifier) {
+  if (WIRE.test(specifier)) return 'the fleet reaches servers through the clients of its engines only';
+  const client = FLEET_CLIENTS.find(([name]) => name.test(specifier));
+  if (client) return client[1] === here ? null : `only ${client[1]} knows ${specifier}`;
+  const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
+  return deep ? 'the fleet imports the public entry of @acode/sandbox only' : null;
+}
+
+/** @param {Import} at */
+function ruleInAgents({ file, specifier }) {
+  if (WIRE.test(specifier)) return ONLY_CLIENT;
+  if (!specifier.startsWith('.')) {
+    const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
+    return deep ? 'presets of agents import the public entry of @acode/sandbox only' : null;
+  }
+  const inside = resolve(ROOT, dirname(file), specifier).startsWith(join(ROOT, AGENTS) + sep);
+  return inside ? null : 'presets of agents import nothing outside their own src/';
+}
+
+/** @param {Import} at */
+function ruleInSwarm({ file, specifier }) {
+  // What runs in a sandbox is bundled, and has nothing but Node.
+  const isInside = file.startsWith(`${SWARM}/adapter/`);
+  if (WIRE.test(specifier)) return file === `${SWARM}/control.ts` && specifier === 'node:net' ? null : ONLY_CLIENT;
+  if (!specifier.startsWith('.')) {
+    if (!isOurs(specifier)) return null;
+    if (isInside) return 'the adapter imports no package of ours';
+    const isPublic = ['@acode/sandbox', '@acode/agents'].includes(specifier);
+    return isPublic ? null : 'a swarm imports the public entries of @acode/sandbox and @acode/agents only';
+  }
+  return resolve(ROOT, dirname(file), specifier).startsWith(join(ROOT, SWARM) + sep)
+    ? null
+    : 'a swarm imports nothing outside its own src/';
+}
+
 /** @param {Import} at */
 function ruleInCli({ file, specifier }) {
   if (WIRE.test(specifier)) return mayListen(file, specifier) ? null : ONLY_CLIENT;
   if (!specifier.startsWith('.')) {
-    const deep = isOurs(specifier) && specifier !== '@acode/sandbox';
-    return deep ? 'the command line imports the public entry of @acode/sandbox only' : null;
+    const deep = isOurs(specifier) && !['@acode/sandbox', '@acode/agents', '@acode/swarm'].includes(specifier);
+    return deep ? 'the command line imports the public entries of our packages only' : null;
   }
   const inside = resolve(ROOT, dirname(file), specifier).startsWith(join(ROOT, CLI) + sep);
   return inside ? null : 'the command line imports nothing outside its own src/';
@@ -233,7 +319,9 @@ function ruleInCli({ file, specifier }) {
  * @param {string} specifier
  */
 function mayListen(file, specifier) {
-  return (specifier === 'node:net' && file.startsWith(SERVE)) || (specifier === 'node:http' && file === MCP_LISTENER);
+  return (
+    (specifier === 'node:net' && file.startsWith(SERVE)) || (specifier === 'node:http' && HTTP_LISTENERS.includes(file))
+  );
 }
 
 /** @param {string} specifier */
@@ -294,12 +382,21 @@ function graphOf(files) {
 }
 
 const library = sources(SANDBOX);
+const agents = sources(AGENTS);
+const swarm = sources(SWARM);
+const fleet = sources(FLEET);
 const command = sources(CLI);
 const complaints = [
   ...library.filter(isStray).map(file => `${file}:1 stands in no room that scripts/check-imports.mjs knows`),
   ...circles(new Map(Object.entries(ROOMS))).map(circle => `the table of rooms has a circle: ${circle}`),
-  ...[library, command].flatMap(files => circles(graphOf(files))).map(circle => `a circle of imports: ${circle}`),
+  ...circles(new Map(Object.entries(FLEET_ROOMS))).map(circle => `the rooms of the fleet have a circle: ${circle}`),
+  ...[library, agents, swarm, fleet, command]
+    .flatMap(files => circles(graphOf(files)))
+    .map(circle => `a circle of imports: ${circle}`),
   ...violations(library, ruleInSandbox),
+  ...violations(agents, ruleInAgents),
+  ...violations(swarm, ruleInSwarm),
+  ...violations(fleet, ruleInFleet),
   ...violations(command, ruleInCli),
 ];
 for (const complaint of complaints) console.error(complaint);

@@ -13,8 +13,33 @@ const IDS = 'docs/requirements.ids';
 const TESTS = 'vitest.config.ts';
 const README = 'README.md';
 const ID = /^(?:(?:FR|NFR|AC)-\d{3}[A-Z]?-\d{2,3}|SBX-[LGDW]-\d{2})$/;
+/** Requirements of the product that the catalogue points to: they stand on the page too, shown, and are not counted. */
+const PRODUCT = ['1_PRD-REQ-GOAL-008', '1_PRD-REQ-MET-009'];
+/** The page of the tests and scenarios that were asked for by name. */
+const NAMED = 'docs/named-tests.md';
+/** How many tests each suite of the two designs has. */
+const NAMED_TESTS = {
+  DockerSandboxTests: 8,
+  MountManagerTests: 8,
+  ResourceLimiterTests: 8,
+  DockerSandboxIntegrationTests: 3,
+  ContainerConfigTests: 6,
+  ContainerNameGeneratorTests: 7,
+  ContainerLifecycleManagerTests: 17,
+  ImageManagerTests: 9,
+  OrphanCleanupServiceTests: 7,
+  ResourceLimitValidatorTests: 5,
+  ContainerLifecycleIntegrationTests: 9,
+  OrphanCleanupIntegrationTests: 4,
+  ParallelContainerTests: 4,
+  DockerSandboxE2ETests: 7,
+};
+/** How many scenarios each of them has, by the letters before their numbers. */
+const SCENARIOS = { S0: 10, SA: 8 };
 /** A decision or a list that changes what requirements say. It may stand beside them, and is not counted. */
 const DECISION = /^(?:A-\d{3}|B-\d{1,2})$/;
+
+const HEADING = /^\|\s*(?:id\(s\)|suite|scenario)\s*\|/;
 
 /** What a pending requirement waits for, by its one name. */
 const PENDING = [
@@ -63,28 +88,33 @@ function leftOut() {
 
 const longOnly = leftOut();
 
-/** The rows of every table on the page, without headings and rulers. */
-function rowsOfPage() {
-  return read(PAGE)
+/**
+ * The rows of every table on a page, without headings and rulers.
+ *
+ * @param {string} page
+ */
+function rowsOf(page) {
+  return read(page)
     .split('\n')
     .map((text, index) => ({ text, line: index + 1 }))
-    .filter(({ text }) => text.startsWith('|') && !/^\|[\s:|-]+\|$/.test(text) && !/^\|\s*id\(s\)\s*\|/.test(text))
-    .map(({ text, line }) => rowOf(text, line));
+    .filter(({ text }) => text.startsWith('|') && !/^\|[\s:|-]+\|$/.test(text) && !HEADING.test(text))
+    .map(({ text, line }) => rowOf(page, text, line));
 }
 
 /**
+ * @param {string} page
  * @param {string} text
  * @param {number} line
  * @returns {Row}
  */
-function rowOf(text, line) {
+function rowOf(page, text, line) {
   // A bar inside a cell is escaped, also in code.
   const cells = text
     .trim()
     .slice(1, -1)
     .split(/(?<!\\)\|/)
     .map(cell => cell.replaceAll(String.raw`\|`, '|').trim());
-  if (cells.length !== 3) complaints.push(`${PAGE}:${line} has ${cells.length} cells, not 3`);
+  if (cells.length !== 3) complaints.push(`${page}:${line} has ${cells.length} cells, not 3`);
   const [ids = '', requirement = '', shownBy = ''] = cells;
   return {
     line,
@@ -377,6 +407,57 @@ function worst(standings) {
   return standings.includes('shown') ? 'shown' : 'superseded';
 }
 
+/**
+ * The tests that were asked for, each once, beside requirements that are shown or superseded.
+ *
+ * @param {readonly Row[]} table
+ * @param {ReadonlyMap<string, { standing: Standing }>} requirements
+ */
+function checkNamedTests(table, requirements) {
+  /** @type {string[]} */
+  const named = [];
+  for (const { line, ids, requirement, shownBy } of table) {
+    named.push(...[...requirement.matchAll(/`(\w+)`/g)].map(([, test]) => `${ids[0]}.${test}`));
+    for (const id of shownBy.flatMap(list => list.split(/,\s*/))) {
+      const standing = requirements.get(id)?.standing;
+      if (standing === undefined) complaints.push(`${NAMED}:${line} ${id} is not on ${PAGE}`);
+      if (standing === 'pending') complaints.push(`${NAMED}:${line} ${id} is pending`);
+    }
+  }
+  expectCounts([...new Set(named)], NAMED_TESTS, name => name.split('.')[0] ?? '');
+}
+
+/**
+ * The scenarios that were asked for, each with evidence.
+ *
+ * @param {readonly Row[]} table
+ */
+function checkScenarios(table) {
+  for (const { line, ids, shownBy } of table) {
+    if (shownBy.length === 0) complaints.push(`${NAMED}:${line} ${ids[0]} is shown by nothing`);
+    for (const entry of shownBy) {
+      const { standing, fault } = judge(entry);
+      if (fault !== null) complaints.push(`${NAMED}:${line} ${entry}: ${fault}`);
+      else if (standing !== 'shown') complaints.push(`${NAMED}:${line} ${entry}: is no evidence`);
+    }
+  }
+  expectCounts([...new Set(table.map(({ ids }) => ids[0] ?? ''))], SCENARIOS, id => id.split('-')[0] ?? '');
+}
+
+/**
+ * @param {readonly string[]} names
+ * @param {Readonly<Record<string, number>>} expected
+ * @param {(name: string) => string} groupOf
+ */
+function expectCounts(names, expected, groupOf) {
+  for (const name of names)
+    if (!(groupOf(name) in expected)) complaints.push(`${NAMED} has ${name}, which nobody asked for`);
+  for (const [group, number] of Object.entries(expected)) {
+    const found = names.filter(name => groupOf(name) === group).length;
+    if (found !== number) complaints.push(`${NAMED} has ${found} of the ${number} of ${group}`);
+  }
+}
+
 /** The rows of the catalogue, each with its ids. A file that was changed by hand is a complaint. */
 function catalogue() {
   const text = read(IDS);
@@ -389,14 +470,22 @@ function catalogue() {
 }
 
 const wanted = catalogue();
-const rows = rowsOfPage();
-checkIds(rows, new Set(wanted.flat()));
+const rows = rowsOf(PAGE);
+checkIds(rows, new Set([...wanted.flat(), ...PRODUCT]));
 /** @type {Map<string, { row: Row, standing: Standing }>} */
 const places = new Map();
 for (const row of rows) {
   const standing = standingOf(row);
   for (const id of row.ids) places.set(id, { row, standing });
 }
+const asked = rowsOf(NAMED);
+const isScenario = (/** @type {Row} */ { ids }) => /^S[0A]-\d+$/.test(ids[0] ?? '');
+checkNamedTests(
+  asked.filter(row => !isScenario(row)),
+  places,
+);
+checkScenarios(asked.filter(isScenario));
+for (const id of PRODUCT) if (places.get(id)?.standing !== 'shown') complaints.push(`${PAGE} ${id} is not shown`);
 const standings = wanted.map(ids => worst(ids.map(id => places.get(id)?.standing ?? 'pending')));
 /** @param {Standing} standing */
 const count = standing => standings.filter(one => one === standing).length;

@@ -7,7 +7,13 @@ import { join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const PLACES = ['packages/sandbox/src', 'packages/cli/src'];
+const PLACES = [
+  'packages/sandbox/src',
+  'packages/agents/src',
+  'packages/swarm/src',
+  'packages/fleet/src',
+  'packages/cli/src',
+];
 const SENTENCE = String.raw`\b(?:message|hint|rule|remedy|reason|warmReason)\b`;
 const MATCHING = [
   new RegExp(
@@ -27,6 +33,7 @@ const ALLOWED = [
   ['packages/cli/src/mcp/risks.ts', 'reason.replaceAll(/[“”]/g', 'quotation marks'],
   ['packages/sandbox/src/policy/config/document.ts', "cause.message.includes('Excessive')", 'the YAML parser'],
   ['packages/sandbox/src/contract/system-error.ts', 'error.message.replace', 'errors of the system'],
+  ['packages/sandbox/src/contract/system-error.ts', 'words.test(reason)', 'the kernel, in what engines pass on'],
   ['packages/sandbox/src/isolation/docker/resources/creation.ts', '.test(message)', 'the engine'],
   ['packages/sandbox/src/run/user-files.ts', 'error.context.reason.includes(draft)', 'the engine names the path'],
 ];

@@ -7,7 +7,17 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PAGE = join(ROOT, 'docs/glossary.md');
-const PLACES = ['packages/sandbox/src', 'packages/sandbox/reaper', 'packages/cli/src', 'tests', 'scripts', 'bench'];
+const PLACES = [
+  'packages/sandbox/src',
+  'packages/sandbox/reaper',
+  'packages/agents/src',
+  'packages/swarm/src',
+  'packages/fleet/src',
+  'packages/cli/src',
+  'tests',
+  'scripts',
+  'bench',
+];
 const HEADING = '## Retired identifiers';
 
 /**

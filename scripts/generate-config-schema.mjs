@@ -54,7 +54,8 @@ function plainType({ type = 'unknown' }) {
 // `string` takes every literal beside it.
 /** @param {string[]} types */
 function unionOf(types) {
-  const parts = new Set(types.flatMap(type => type.split(' | ')));
+  // What has fields has unions of its own.
+  const parts = new Set(types.flatMap(type => (type.includes('{') ? [type] : type.split(' | '))));
   return [...parts].filter(part => !(parts.has('string') && part.startsWith('"'))).join(' | ');
 }
 

@@ -17,7 +17,10 @@ const END = '<!-- End of the generated list. -->';
 /** The packages in the order of the page, and what each of them is. */
 const PACKAGES = {
   'packages/sandbox/src': 'The library, `@acode/sandbox`.',
-  'packages/cli/src': 'The command, `acode`. It uses the public surface of the library and nothing else.',
+  'packages/agents/src': 'Coding agents, `@acode/agents`: presets, and what turns one into a request for a sandbox.',
+  'packages/swarm/src': 'Swarms, `@acode/swarm`: many task files at once, on the public surface of the library.',
+  'packages/fleet/src': 'The fleet, `@acode/fleet`: the same commands on many hosts. An optional peer of the command.',
+  'packages/cli/src': 'The command, `acode`. It uses the public surfaces of the other packages and nothing else.',
 };
 
 /**
@@ -27,10 +30,16 @@ const PACKAGES = {
  * @type {Readonly<Record<string, string>>}
  */
 const ROOMS = {
+  'packages/agents/src/presets': 'What acode knows of each coding agent, as data.',
+  'packages/swarm/src/adapter': 'The program in a task’s sandbox, bundled into one file.',
+  'packages/cli/src/agents': '`acode agent`: which there are, a session with one, and what comes of it.',
   'packages/sandbox/src/contract': 'Types, schemas and errors that every room shares. Imports nothing of ours.',
   'packages/sandbox/src/egress': 'The allow-list of a network: rules, presets, decision.',
   'packages/sandbox/src/egress/relay':
     'The outer end of the forwarder in a sandbox: its connections, its table of names.',
+  'packages/sandbox/src/egress/credentials':
+    'Credentials of an allow-list: which rule gets which, what stands for them inside, what is taken out of answers.',
+  'packages/sandbox/src/run/credentials': 'Where the values of credentials are read, and what a command gets instead.',
   'packages/sandbox/src/egress/proxy': 'The proxy: every connection of a sandbox with an allow-list goes through it.',
   'packages/sandbox/src/host': 'One opened host: `Acode`, its composition, status, cleanup, sweep, uninstall.',
   'packages/sandbox/src/host/doctor':
@@ -77,11 +86,21 @@ const ROOMS = {
   'packages/sandbox/src/workspace/fork': 'Forks of workspaces: store, layers, base, diff, patch, apply.',
   'packages/sandbox/src/workspace/masks':
     'Files of a workspace that are present and empty inside: rules, search, memory.',
+  'packages/fleet/src/engine': 'Fleet engine: queue, states, leases, logs and blobs, in memory or on a server.',
+  'packages/fleet/src/tasks': 'Tasks: what is asked for, signatures, states, the steps between them.',
+  'packages/fleet/src/worker': '`acode worker`: takes tasks, and runs each in a sandbox of its tenant.',
+  'packages/fleet/src/client': 'Client: packs a workspace, submits a task, follows it.',
+  'packages/fleet/src/engine/nats': 'The engine on NATS JetStream.',
+  'packages/fleet/src/engine/postgres': 'The engine on PostgreSQL.',
   'packages/cli/src/arguments': 'Arguments: one file per type of argument, and the options that commands share.',
   'packages/cli/src/commands': 'One file per command.',
   'packages/cli/src/completion': 'Shell completion.',
   'packages/cli/src/execution': 'Running a command: terminal, standard input, the lines printed after it.',
+  'packages/cli/src/egress': 'What allow-lists let through and refused: views of `acode egress`.',
   'packages/cli/src/failure': 'Rendering of errors.',
+  'packages/cli/src/fleet': 'Where the command meets the package of the fleet.',
+  'packages/cli/src/hooks': '`acode hook` and `acode doctor --agent`: commands of agents that stay outside.',
+  'packages/cli/src/init': 'First steps: what is here, a first configuration file, what to try.',
   'packages/cli/src/mcp': '`acode mcp`: the MCP server.',
   'packages/cli/src/mcp/tools': 'One file per group of MCP tools.',
   'packages/cli/src/project':
@@ -89,6 +108,7 @@ const ROOMS = {
   'packages/cli/src/scans': 'Background scans of workspaces.',
   'packages/cli/src/serve': '`acode serve`: both ends of its socket.',
   'packages/cli/src/start': 'Start of the bundled command: its modules and their code cache.',
+  'packages/cli/src/swarm': '`acode swarm`: plan, orchestrator process, events, review, merge.',
   'packages/cli/src/terminal': 'Tables, prompts, progress and raw mode of a terminal.',
 };
 

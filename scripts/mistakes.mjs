@@ -136,6 +136,28 @@ const MISTAKES = [
     'acode run -- ls',
     { cwd: 'mixed', config: 'sandbox: {}\n', shown: 'acode run -- ls   # package.json and pyproject.toml' },
   ],
+  // Allow-lists and forks.
+  [53, 'acode run --network "allow=*" -- ls'],
+  [54, 'acode run --network allow=https://registry.npmjs.org -- npm ci'],
+  [55, 'acode run --network npm:install -- npm ci; acode run --network pypi -- npm ci'],
+  [56, 'acode run --network allow=npm -- npm ci; acode run --network allow=npm:instal -- npm ci'],
+  [57, 'acode run --network "allow=npm:install pypi" -- npm ci'],
+  [58, 'acode run --network allow=10.0.0.5 -- ls; acode run --network allow=localhost:5432 -- ls'],
+  [59, `acode run --image ${debian} --network allow=pypi "git ls-remote https://github.com/a/b"`],
+  [60, 'acode run --net none -- ls; acode run --allow pypi -- ls'],
+  [61, 'acode config set sandbox.network.allow npm:instal --yes'],
+  [62, 'acode fork apply'],
+  [
+    63,
+    'acode run --fork "touch new.txt" 2>/dev/null; cd ../mixed; acode fork apply',
+    { shown: 'acode fork apply   # in another directory than the fork' },
+  ],
+  [64, 'acode fork apply < /dev/null'],
+  [65, 'acode fork diff nope'],
+  [66, 'acode diff; acode apply'],
+  [67, 'acode --fork run ls; acode fork run ls'],
+  [68, 'acode run --fork --readonly -- ls; acode run --fork --deps -- ls'],
+  [69, 'acode run -- --fork ls'],
 ];
 
 const RATES = JSON.parse(readFileSync(new URL('./mistakes.json', import.meta.url), 'utf8'));
@@ -178,6 +200,7 @@ function report(seen) {
 Written by \`node scripts/mistakes.mjs\` for commit ${commit}: each line was typed into the built command at a terminal of 80
 columns, on a real engine. Two readers rated the texts, from the text alone: 5 = I knew at once what to do, 1 = it led me
 astray. ${changed} texts were changed since, and nobody has rated the new ones; the rates are those of the texts before.
+Those of allow-lists and forks, from 53 on, were rated only by the one who changed them.
 
 - First reader: ${first}
 - Second reader: ${second}

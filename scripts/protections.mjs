@@ -36,6 +36,7 @@ const POOL = 'pool/bubblewrap.test.ts';
 const FORK = `${SRC}/workspace/fork`;
 const APPLY = `${FORK}/apply.test.ts`;
 const BRANCH = `${FORK}/branch.test.ts`;
+const STORE = `${FORK}/store.test.ts`;
 const MASKS = 'masks/masks.test.ts';
 const WAYS_OUT = `${SRC}/host/fork-apply.ts`;
 const LEAVING = 'forks/apply.test.ts';
@@ -45,7 +46,19 @@ const PROXY = `${EGRESS}/proxy/sandbox-proxy.ts`;
 const PROXY_TEST = `${EGRESS}/proxy/sandbox-proxy.test.ts`;
 const FUZZ = `${EGRESS}/proxy/fuzz.test.ts`;
 const LISTS = 'egress/sandboxes.test.ts';
+const HOOKS = 'packages/cli/src/hooks';
+const TERMINAL = 'packages/cli/src/terminal';
+const FLEET = 'packages/fleet/src';
 const FORWARDER = 'egress/forwarder.test.ts';
+const GIT_SSH = 'egress/ssh.test.ts';
+const GIT_SSH_TEST = `${EGRESS}/proxy/git.test.ts`;
+const SERVICES = 'services/services.test.ts';
+const ACCESS_TEST = `${SRC}/host/network-access.test.ts`;
+const CREDENTIALS = 'egress/credentials.test.ts';
+const LOGINS = 'egress/logins.test.ts';
+const LOGIN = `${SRC}/run/credentials/logins.ts`;
+const LOGIN_TEST = `${SRC}/run/credentials/logins.test.ts`;
+const REFRESHER = 'packages/sandbox/reaper/refresher.mjs';
 
 /** @type {Edit[]} */
 const VERIFICATION = [
@@ -501,6 +514,57 @@ export const PROTECTIONS = [
     'air-gapped mode is ignored',
     [`${SRC}/policy/network.ts`, "if (mode.value === 'airgapped') return", "if (mode.where === '') return"],
     [[NETWORK, 'D3 ']],
+  ),
+  one(
+    'a host is granted without a terminal and without --yes',
+    ['packages/cli/src/consent.ts', 'if (!canAsk(call.io) || call.options.json) {', 'if (call.options.json) {'],
+    [['packages/cli/src/commands/egress.test.ts', 'without a terminal']],
+  ),
+  one(
+    'a granted host is not recorded',
+    [
+      `${SRC}/host/network-access.ts`,
+      '  await host.audit.append(grantedEvent(access, until, consent), signal);',
+      '  grantedEvent(access, until, consent);',
+    ],
+    [[ACCESS_TEST, 'is recorded first']],
+  ),
+  one(
+    'a grant undoes what a file denies',
+    [`${SRC}/policy/network.ts`, 'if (decision.allowed) return rules.map', 'if (decision !== null) return rules.map'],
+    [[ACCESS_TEST, 'never undoes what a file denies']],
+  ),
+  one(
+    'a grant for one command is not used up by it',
+    [`${SRC}/lifecycle/grants.ts`, '      unlinkSync(this.#fileOf(grant));', '      this.#fileOf(grant);'],
+    [[ACCESS_TEST, 'for once']],
+  ),
+  one(
+    'a grant reaches other workspaces',
+    [
+      `${SRC}/lifecycle/grants.ts`,
+      'grant => grant.workspace === workspace && (',
+      "grant => grant.workspace !== '' && (",
+    ],
+    [[ACCESS_TEST, 'reaches no other workspace']],
+  ),
+  one(
+    'a model’s request for a host is its own answer',
+    [
+      `${SRC}/host/network-access.ts`,
+      '  await host.audit.append(event);\n',
+      '  await host.audit.append(event);\n  host.grants.add({ id, entry, workspace, taskId: null, once: false, expiresAt: new Date(Date.now() + HOUR_MS).toISOString() });\n',
+    ],
+    [['packages/cli/src/mcp/tools/tools.test.ts', 'only a person answers']],
+  ),
+  one(
+    '--learn=open needs no consent',
+    [
+      'packages/cli/src/execution/learn.ts',
+      '  if (options.isOpen) await',
+      '  if (options.isOpen && argv.length > 99) await',
+    ],
+    [['packages/cli/src/commands/egress.test.ts', 'needs the consent of the user']],
   ),
   one(
     'a bridge needs no consent',
@@ -1054,13 +1118,33 @@ export const PROTECTIONS = [
       'a program in a shell does with the terminal what it likes',
       [
         'packages/cli/src/terminal/raw-terminal.ts',
-        'this.#output.write(this.#filter.push(data), signal)',
-        'this.#output.write(Buffer.from(data).toString(), signal)',
+        'const text = this.#filter.push(data);',
+        'const text = Buffer.from(data).toString();',
       ],
       [['sessions/shell.test.ts', 'cannot reach the']],
     ),
     command: true,
   },
+  one(
+    'a program in a shell writes the clipboard without consent',
+    [`${TERMINAL}/screen-filter.ts`, "return this.#clipboard ? text : '';", 'return text;'],
+    [[`${TERMINAL}/screen-filter.test.ts`, 'is not written without consent']],
+  ),
+  one(
+    'what is written to the clipboard may end the paste and run',
+    [`${TERMINAL}/clipboard.ts`, ' || UNSAFE.test(text)', ''],
+    [[`${TERMINAL}/screen-filter.test.ts`, 'never takes']],
+  ),
+  one(
+    'pasted text leaves the shell and ends what runs there',
+    [`${TERMINAL}/raw-terminal.ts`, 'if (this.#pasted.holds(key)) out.push(key);', 'if (key < 0) out.push(key);'],
+    [[`${TERMINAL}/terminal.test.ts`, 'the keys that leave']],
+  ),
+  one(
+    'a program takes the keys with which the user leaves it',
+    [`${TERMINAL}/key-modes.ts`, 'const ALLOWED = 0b101;', 'const ALLOWED = 0b11111;'],
+    [[`${TERMINAL}/screen-filter.test.ts`, 'without releases of keys']],
+  ),
   one(
     'a sandbox that stays goes on without its protected mounts',
     [`${DOCKER}/execution/open.ts`, '      this.#parts.same();\n', ''],
@@ -1182,6 +1266,78 @@ export const PROTECTIONS = [
     command: true,
   },
   one(
+    'a persistent sandbox goes on while its fork is read',
+    [
+      `${SRC}/run/fork-rest.ts`,
+      "    if (container.state === 'running') await engine.freeze(container.containerId, 'pause', signal);\n",
+      '',
+    ],
+    [
+      ['forks/levels.test.ts', 'is shown and applied while it is written'],
+      ['forks/levels.test.ts', 'is copied while it is written'],
+    ],
+  ),
+  one(
+    'a fork on an engine is not compared with what was checked',
+    [`${DOCKER}/resources/overlays.ts`, '        ...overlayDifferences(planned, view, details.State.Pid),\n', ''],
+    [['forks/forks.test.ts', 'is refused where its .+ is exchanged']],
+  ),
+  one(
+    'an engine is given mount options that the kernel cuts',
+    [
+      [`${FORK}/store.ts`, '    assertOptions(overlayOptions(spec, source), id);\n', ''],
+      [`${DOCKER}/resources/overlays.ts`, '    assertOptions(options, overlay.fork);\n', ''],
+    ],
+    [['forks/forks.test.ts', 'before the engine sees them']],
+  ),
+  one(
+    'a fork takes the layers along that other forks were made of',
+    [`${FORK}/store.ts`, '    if (this.#isShared(id)) {', '    if (this.read(id) === undefined) {'],
+    [[STORE, 'has what the snapshot has']],
+  ),
+  one(
+    'an undo leaves the layers that it takes back',
+    [`${FORK}/store.ts`, 'layers: record.layers.slice(0, kept), snapshots });', 'layers: record.layers, snapshots });'],
+    [[STORE, 'has what the snapshot has']],
+  ),
+  one(
+    'two commands write one fork, because a lock is taken for granted',
+    [
+      [`${SRC}/run/forking.ts`, '  if (mayLive(holder)) return true;\n', '  if (mayLive(holder)) return false;\n'],
+      // The last layer: one that is still mounted somewhere is not ended.
+      [`${SRC}/run/forking.ts`, '  if (active?.sandboxId !== null) return;\n', '  if (active) return;\n'],
+    ],
+    [['forks/levels.test.ts', 'is written by one command at a time']],
+  ),
+  one(
+    'an archive of a fork names paths outside of it',
+    [`${FORK}/archive.ts`, '    if (fault !== null) refuse(fault);\n', '    void fault;\n'],
+    [[STORE, 'and nothing of it is left']],
+  ),
+  one(
+    'an archive of a fork writes through its own links',
+    [
+      `${FORK}/archive.ts`,
+      "    if (this.#kinds.get(directory) !== 'directory') refuse('the directory that it is in is not an entry before it');\n",
+      '',
+    ],
+    [[STORE, 'and nothing of it is left']],
+  ),
+  one(
+    'a change to a copy that left size and inode as they were is lost',
+    [`${FORK}/copy.ts`, '`${stats.ino}.${stats.size}.${stats.ctimeNs}`', '`${stats.ino}.${stats.size}`'],
+    [[`${FORK}/copy.test.ts`, 'finds a change that left size and time']],
+  ),
+  one(
+    'a workspace of any size is copied for a fork',
+    [
+      `${FORK}/copy.ts`,
+      'this.#paths.length > this.#limits.entries || this.#bytes > this.#limits.bytes',
+      'this.#bytes < 0',
+    ],
+    [[`${FORK}/copy.test.ts`, 'is refused beyond its limits']],
+  ),
+  one(
     'a fork at level bubblewrap is not compared with what was checked',
     [`${SRC}/isolation/bubblewrap/verify.ts`, '    ...forkDifferences(forks, spec, seen.shell, started.shell),\n', ''],
     [['forks/levels.test.ts', 'is refused where its .+ is exchanged']],
@@ -1206,6 +1362,60 @@ export const PROTECTIONS = [
     [['forks/disk.test.ts', 'ends a command that reaches it']],
   ),
   one(
+    'the program of an agent is unpacked whatever its hash is',
+    ['packages/agents/src/program.ts', 'if (found !== integrity)', 'if (found === null)'],
+    [['packages/agents/src/agents.test.ts', 'with another hash is not kept']],
+  ),
+  one(
+    'settings of an agent are written through what an earlier run left in their place',
+    ['packages/agents/src/start.ts', `  case $kind in new*) gone "$path" ;; esac\n`, ''],
+    [['packages/agents/src/agents.test.ts', 'writes its files over links']],
+  ),
+  one(
+    'what an earlier run put beside the user’s own texts stays',
+    ['packages/agents/src/start.ts', 'each gone "$ACODE_SEED_CLEAR"\n', ''],
+    [['packages/agents/src/agents.test.ts', 'writes its files over links']],
+  ),
+  one(
+    'values of variables and headers of MCP servers are copied',
+    ['packages/agents/src/copied.ts', '.filter(([field]) => fields.includes(field))', ''],
+    [['packages/agents/src/agents.test.ts', 'is copied by key']],
+  ),
+  one(
+    'a server with a secret in its arguments is copied',
+    ['packages/agents/src/copied.ts', 'Object.values(kept).some(carriesSecret)', 'false'],
+    [['packages/agents/src/agents.test.ts', 'is copied by key']],
+  ),
+  one(
+    'a file of agents that others can write counts',
+    ['packages/agents/src/known.ts', ' || (found.mode & OTHERS_WRITE) !== 0', ''],
+    [['packages/agents/src/agents.test.ts', 'is refused where a key is unknown']],
+  ),
+  one(
+    'a sandbox can write a program of the store',
+    [`${SRC}/run/programs.ts`, 'target, readOnly: true, identity', 'target, readOnly: false, identity'],
+    [['workspace/programs.test.ts', 'cannot be changed from inside']],
+  ),
+  one(
+    'two sandboxes have one state directory at the same time',
+    [`${SRC}/run/state.ts`, '  if (!use) return null;\n', '  if (use || !use) return null;\n'],
+    [['workspace/state.test.ts', 'belongs to one sandbox at a time']],
+  ),
+  one(
+    'a command goes on when its state directory has reached its limit',
+    [`${SRC}/run/running.ts`, 'limitBytes: policy.state.value?.bytes ?? STATE_BYTES', 'limitBytes: null'],
+    [['workspace/state.test.ts', 'is limited in size']],
+  ),
+  one(
+    'the state of a project is scanned on the host',
+    [
+      `${SRC}/workspace/after-run.ts`,
+      "(purpose === 'additional' && !readOnly)",
+      "((purpose === 'additional' || purpose === 'state') && !readOnly)",
+    ],
+    [['workspace/state.test.ts', 'reported by no scan']],
+  ),
+  one(
     'fallocate takes blocks in a fork with a disk limit',
     [`${SRC}/isolation/docker/runtime.ts`, 'diskLimited: disk !== undefined', 'diskLimited: false'],
     [['forks/disk.test.ts', 'ends a command that reaches it']],
@@ -1214,6 +1424,26 @@ export const PROTECTIONS = [
     'a fork may use the disk to the last block',
     [`${SRC}/run/disk.ts`, "if (this.#left < 0) return { kind: 'end', by: 'free-space' };", ''],
     [[`${SRC}/run/disk.test.ts`, 'ends a command below the floor']],
+  ),
+  one(
+    'memory for a fork has no size',
+    [`${DOCKER}/resources/overlay-rules.ts`, 'return `size=${bytes},nr_inodes', 'return `nr_inodes'],
+    [['forks/disk.test.ts', 'gives “no space left”']],
+  ),
+  one(
+    'memory for a fork may take all that its command has',
+    [`${SRC}/run/forking.ts`, 'if (diskBytes.value > most)', 'if (diskBytes.value > Infinity * most)'],
+    [['forks/disk.test.ts', 'is refused beyond half of the memory']],
+  ),
+  one(
+    'a limit of disk throughput that the engine left out goes unnoticed',
+    [`${DOCKER}/verify/verify.ts`, '    ...throughputChecks(spec, details.HostConfig),\n', ''],
+    [[`${DOCKER}/verify/verify.test.ts`, 'that the engine left out']],
+  ),
+  one(
+    'a limit of disk throughput is ignored where the kernel would not keep it',
+    [`${SRC}/run/throughput.ts`, "if (level !== 'docker') return refuse", "if (level === 'none') return refuse"],
+    [[`${SRC}/run/throughput.test.ts`, 'refused where the host']],
   ),
   one(
     'files with secrets are not masked',
@@ -1336,8 +1566,8 @@ export const PROTECTIONS = [
     'allow-list: methods and paths are not enforced',
     [
       `${EGRESS}/proxy/http.ts`,
-      'this.#gate.decideRequest(rule, { method, target: path, host, port, headers: rawHeaders });',
-      '',
+      'const isLent = this.#gate.decideRequest(rule, { method, target: path, host, port, headers });',
+      'const isLent = false;',
     ],
     [
       [PROXY_TEST, 'enforces methods and paths'],
@@ -1373,6 +1603,120 @@ export const PROTECTIONS = [
     [`${SRC}/isolation/egress.ts`, 'if (sha256(bytes) === hash) return;', 'if (hash !== path) return;'],
     [[FORWARDER, 'is refused when the forwarder on disk was replaced']],
   ),
+  one(
+    'credentials: another credential passes on a host that gets one',
+    [DECIDE, 'pathFault(rule, asked) ??\n    credentialFault(rule, asked);', 'pathFault(rule, asked);'],
+    [[CREDENTIALS, 'any other one is refused there']],
+  ),
+  one(
+    'logins: a refresh that a sandbox asks for goes to the server',
+    [
+      `${EGRESS}/proxy/http.ts`,
+      'if (tokens) await this.#answerTokens(request, response, { decided, tokens });\n      else await',
+      'await',
+    ],
+    [[LOGINS, 'refreshed here and ended nowhere']],
+  ),
+  one(
+    'logins: a sandbox may end them',
+    [
+      PROXY,
+      "if (loginRequest(this.#plan.credentials, asked)?.does === 'end') throw new Refused('login-kept', rule.id);",
+      '',
+    ],
+    [[LOGINS, 'refreshed here and ended nowhere']],
+  ),
+  one(
+    'logins: a refresh with any refresh token is answered',
+    [
+      `${EGRESS}/credentials/login.ts`,
+      "return token === refreshPlaceholder ? 'refresh' : 'foreign';",
+      "return token === refreshPlaceholder || token !== '' ? 'refresh' : 'foreign';",
+    ],
+    [[`${EGRESS}/credentials/login.test.ts`, 'is for the placeholder']],
+  ),
+  one(
+    'logins: everybody refreshes at the same time',
+    [
+      [
+        LOGIN,
+        'return await this.#options.locks.during(`login ${this.#file(name)}`, { deadlineMs: waitMs, signal }, work);',
+        'return await work();',
+      ],
+      [REFRESHER, 'linkSync(draft, next);', 'renameSync(draft, next);'],
+    ],
+    [[LOGIN_TEST, 'is refreshed once']],
+  ),
+  one(
+    'logins: the refresher dies with the one that asked',
+    [
+      LOGIN,
+      "const leave = (): void => settle(null, 'it was cancelled');",
+      "const leave = (): void => {\n      child.kill('SIGKILL');\n      settle(null, 'it was cancelled');\n    };",
+    ],
+    [[LOGIN_TEST, 'survives the death of who asked']],
+  ),
+  one(
+    'logins: what a dead refresher had read is lost',
+    [REFRESHER, 'const found = leftTokens(login);', 'const found = null;'],
+    [[LOGIN_TEST, 'takes over what a dead refresher had read']],
+  ),
+  one(
+    'logins: a refresh token goes to whatever server the configuration has',
+    [LOGIN, 'if (login.tokenUrl !== definition.tokenUrl || login.clientId !== definition.clientId)', 'if (false)'],
+    [[LOGIN_TEST, 'is not there for a file that others may read, another server']],
+  ),
+  one(
+    'logins: a code of another login is taken',
+    [
+      `${EGRESS}/credentials/authorization.ts`,
+      "if (query.get('state') !== state) throw new AuthorizationError('the answer is of another login: begin anew');",
+      '',
+    ],
+    [[`${SRC}/host/logins.test.ts`, 'fails where a browser with another state comes']],
+  ),
+  one(
+    'git over SSH: a rule for one repository allows every other of its host',
+    [
+      `${EGRESS}/repository.ts`,
+      'asked === repository || asked === `/${repository}`;',
+      "asked !== null && repository !== '';",
+    ],
+    [
+      [GIT_SSH, 'refuses another repository'],
+      [GIT_SSH_TEST, 'refuses another repository'],
+    ],
+  ),
+  one(
+    'git over SSH: a repository that may be read can be pushed to',
+    [
+      `${EGRESS}/repository.ts`,
+      "if (!found.methods.includes(service)) return { allowed: false, reason: 'service', rule };",
+      '',
+    ],
+    [
+      [GIT_SSH, 'refuses another repository'],
+      [GIT_SSH_TEST, 'refuses another repository'],
+    ],
+  ),
+  one(
+    'git over SSH: a server with an unknown key is believed',
+    [`${EGRESS}/proxy/git.ts`, "'StrictHostKeyChecking=yes'", "'StrictHostKeyChecking=no'"],
+    [[GIT_SSH, 'whose key is another or unknown']],
+  ),
+  one(
+    'git over SSH: the server of a repository can be connected to for anything',
+    [DECIDE, "return via === 'git' ? null : 'git-only';", 'return null;'],
+    [
+      [GIT_SSH, 'everything of the host besides Git'],
+      [GIT_SSH_TEST, 'lead nowhere else'],
+    ],
+  ),
+  one(
+    'git over SSH: ssh outlives its sandbox',
+    [`${EGRESS}/proxy/git.ts`, "client.once('close', kill);", ''],
+    [[GIT_SSH, 'ends ssh when the sandbox ends']],
+  ),
   requested(
     'allow-list: the engine gives the sandbox a network',
     [REQUEST, 'NetworkMode: facts.network,', "NetworkMode: 'bridge',"],
@@ -1391,7 +1735,7 @@ export const PROTECTIONS = [
     'allow-list: a model’s list may be any',
     [
       `${SRC}/policy/network.ts`,
-      "askedBy === 'model' ? byRepository(own, layers) : null",
+      "askedBy === 'model' ? [...byRepository(own, layers), ...grantedRules(layers)] : null",
       "askedBy === 'model' && own.length > 99 ? own : null",
     ],
     [[`${SRC}/policy/network.test.ts`, 'of a model is in the list of the user’s file']],
@@ -1400,5 +1744,182 @@ export const PROTECTIONS = [
     'allow-list: every service of this host can be listed by a request',
     [`${SRC}/policy/network.ts`, 'if (rules.some(({ host }) => host === HOST_SERVICE) && ', "if (entry === '' && "],
     [[LISTS, 'one service of this host is reached']],
+  ),
+  one(
+    'services: one is not verified, and writes the file system of its image',
+    [
+      [`${DOCKER}/resources/services.ts`, '    await sandbox.verify(until);\n', ''],
+      [REQUEST, 'ReadonlyRootfs: true,', 'ReadonlyRootfs: !isJoining(facts),'],
+    ],
+    [[SERVICES, 'has nothing of the command and no rights']],
+  ),
+  one(
+    'services: one runs as root',
+    [`${SRC}/run/services.ts`, 'if (isOrdinary(found)) return found;', "if (named !== 'nobody') return found;"],
+    [[SERVICES, 'when they do not become ready']],
+  ),
+  one(
+    'services: one has no limit of its own',
+    [`${SRC}/run/services.ts`, 'Math.min(memoryBytes ?? MEMORY_BYTES, most)', 'most'],
+    [[SERVICES, 'have limits of their own']],
+  ),
+  one(
+    'services: one stays when its sandbox is gone',
+    [
+      `${DOCKER}/resources/services.ts`,
+      'for (const making of beside.made) this.#options.keep(making.then(made => made[Symbol.asyncDispose](), ignore));',
+      'for (const making of beside.made) making.catch(ignore);',
+    ],
+    [[SERVICES, 'are gone with a command']],
+  ),
+  one(
+    'services: one has the network of the command',
+    [
+      `${SRC}/run/services.ts`,
+      "if (network.value.kind === 'bridge' || network.value.kind === 'named')",
+      "if (network.value.kind === 'named')",
+    ],
+    [[SERVICES, 'on a network that they would reach too']],
+  ),
+  one(
+    'services: a file that is not trusted names them',
+    [`${SRC}/policy/repository.ts`, "  { key: 'sandbox.services', read: c => unlessNone(c.sandbox?.services) },\n", ''],
+    [[`${SRC}/policy/services.test.ts`, 'are those of a repository only once the user trusted']],
+  ),
+  one(
+    'hooks: an answer that is not whole lets a command through',
+    [
+      `${HOOKS}/shim.ts`,
+      "`case $acode_answer in '{\"hookSpecificOutput\":{'*'}}\\n${COMPLETE}') ` +",
+      '`case $acode_answer in *) ` +',
+    ],
+    [[`${HOOKS}/shim.test.ts`, 'blocks the command with status 2']],
+  ),
+  one(
+    'hooks: a hook that fails does not block',
+    [`${HOOKS}/shim.ts`, '>&2; exit 2`', '>&2; exit 1`'],
+    [[`${HOOKS}/shim.test.ts`, 'blocks the command with status 2']],
+  ),
+  one(
+    'hooks: acode is started in the environment of the agent',
+    [`${HOOKS}/shim.ts`, "[ENV, '-i', ...variables,", '[ENV, ...variables,'],
+    [[`${HOOKS}/shim.test.ts`, 'starts acode with variables of its own']],
+  ),
+  one(
+    'hooks: settings of the repository are not read',
+    [`${HOOKS}/launch.ts`, '  if (!about.projectSettings) await refuseProject(agent, place);\n', ''],
+    [[`${HOOKS}/settings.test.ts`, 'refuses a repository that sets']],
+  ),
+  one(
+    'hooks: claude reads the settings of the repository',
+    [
+      `${HOOKS}/launch.ts`,
+      "projectSettings ? 'user,project,local' : 'user'",
+      "projectSettings ? 'user' : 'user,project,local'",
+    ],
+    [[`${HOOKS}/settings.test.ts`, 'gives claude settings above those of the repository']],
+  ),
+  one(
+    'hooks: an agent is started with variables that load code',
+    [`${HOOKS}/launch.ts`, 'value === undefined || LOADS_CODE.test(name)', 'value === undefined'],
+    [[`${HOOKS}/settings.test.ts`, 'takes no variable that loads code']],
+  ),
+  one(
+    'hooks: a program of the workspace is started as the agent',
+    [
+      `${HOOKS}/launch.ts`,
+      'if (isProgram(file) && !isBelow(file, root)) return file;',
+      'if (isProgram(file)) return file;',
+    ],
+    [[`${HOOKS}/settings.test.ts`, 'takes no variable that loads code']],
+  ),
+  one(
+    'hooks: a directory outside of the session’s workspace becomes one',
+    [`${HOOKS}/step.ts`, "if (way === '..' || way.startsWith(`..${sep}`))", "if (way === 'nowhere')"],
+    [[`${HOOKS}/step.test.ts`, 'refuses a directory outside of the workspace']],
+  ),
+  one(
+    'fleet: a task is run no matter who signed it',
+    [
+      `${FLEET}/tasks/signature.ts`,
+      '  if (!found || !keys.includes(found.key)) return null;\n',
+      '  if (!found) return null;\n',
+    ],
+    [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],
+  ),
+  one(
+    'fleet: a signature is not verified',
+    [
+      `${FLEET}/tasks/signature.ts`,
+      '  return isValid ? found.body : null;',
+      '  return isValid === undefined ? null : found.body;',
+    ],
+    [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],
+  ),
+  one(
+    'fleet: a signed task counts for another tenant, id or pool',
+    [
+      `${FLEET}/worker/admission.ts`,
+      "  if (names.some(name => spec[name] !== task[name])) refuse('what was signed is another task');\n",
+      '',
+    ],
+    [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],
+  ),
+  one(
+    'fleet: a signed task can be played again when its result is forgotten',
+    [`${FLEET}/worker/admission.ts`, 'if (age > MAX_AGE_MS || age < -MAX_AHEAD_MS)', 'if (age === 0)'],
+    [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],
+  ),
+  one(
+    'fleet: a task may have fields of a policy that nobody listed',
+    [`${FLEET}/tasks/spec.ts`, 'const policySchema = z.strictObject({', 'const policySchema = z.looseObject({'],
+    [[`${FLEET}/worker/admission.test.ts`, 'refuses a task that names anything of its machine']],
+  ),
+  one(
+    'fleet: a task may name any image of the worker',
+    [`${FLEET}/worker/admission.ts`, 'if (!mayUseImage(file.images, image))', "if (image === 'none')"],
+    [[`${FLEET}/worker/admission.test.ts`, 'refuses other images and weaker levels']],
+  ),
+  one(
+    'fleet: a task may run below the level of the pool',
+    [`${FLEET}/worker/admission.ts`, 'if (!isAtLeast(level, file.level))', "if (image === 'none')"],
+    [[`${FLEET}/worker/admission.test.ts`, 'refuses other images and weaker levels']],
+  ),
+  one(
+    'fleet: tenants share a kernel without a word of the operator',
+    [
+      `${FLEET}/worker/file.ts`,
+      "level === 'docker' && shared_kernel !== true",
+      "level === 'docker' && shared_kernel === null",
+    ],
+    [[`${FLEET}/worker/admission.test.ts`, 'lets tenants share a kernel only if it says so']],
+  ),
+  one(
+    'fleet: a worker that lost its claim writes a result',
+    [
+      `${FLEET}/tasks/tasks.ts`,
+      "if (state?.state === 'claimed' && state.claim === claim && state.attempt === attempt) return state;",
+      'if (state && claim) return state;',
+    ],
+    [[`${FLEET}/tasks/state.test.ts`, 'until its lease is over; then nothing of the first one counts']],
+  ),
+  one(
+    'fleet: a task is taken from a worker that has a lease',
+    [`${FLEET}/tasks/state.ts`, "  if (found.state === 'claimed' && holderLives) return { step: 'wait' };\n", ''],
+    [[`${FLEET}/tasks/state.test.ts`, 'leaves what a living worker has']],
+  ),
+  one(
+    'fleet: names lead to other subjects and tenants',
+    [`${FLEET}/engine/names.ts`, 'if (!pattern.test(value))', 'if (pattern.test(value) === null)'],
+    [['fleet/conformance.test.ts', 'refuses names that would lead elsewhere']],
+  ),
+  one(
+    'fleet: results of unknown workers are taken',
+    [
+      `${FLEET}/client/fleet.ts`,
+      "workers === undefined ? unverified(envelope) : verified('result', envelope, workers)",
+      "verified('result', envelope, workers ?? []) ?? unverified(envelope)",
+    ],
+    [['fleet/worker.test.ts', 'streams its log, and signs the result']],
   ),
 ];

@@ -1,6 +1,7 @@
 // Takes each protection out in turn, in a copy of the tree, and sees that an attack test goes red. Writes docs/results/protections.md.
 //
-// Usage: node scripts/remove-protections.mjs [--only <text>]… [--fresh] [--check]
+// Usage: node scripts/remove-protections.mjs [--only <text>]… [--new] [--fresh] [--check]
+// With --new only those run that the table has no row for. A row that is not run again stays, with the commit it is of.
 // With --check nothing is run: it only sees that every edit still applies and that every test it names is still there, so that
 // a protection which was rewritten is noticed.
 // What was shown before is kept in --state (a file outside the tree) and not run again unless --fresh is given or the
@@ -25,16 +26,20 @@ import { parseArgs } from 'node:util';
 import { PROTECTIONS } from './protections.mjs';
 
 /** @typedef {import('./protections.mjs').Protection} Protection */
-/** @typedef {{ name: string, key: string, red: string[], green: number, seconds: number, problem?: string }} Shown */
+/** @typedef {{ name: string, key: string, red: string[], green: number, seconds: number, commit: string, problem?: string }} Shown */
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const TABLE = join(ROOT, 'docs', 'results', 'protections.md');
 const DEADLINE_MS = 240_000;
+const NOT_RUN = 'not run';
+// What stands in the table in place of red tests.
+const GREEN = / \| \d+ tests stayed green \| /;
 const AS_USER = join(ROOT, '.ci', 'engines', 'as-user');
 
 const { values: options } = parseArgs({
   options: {
     only: { type: 'string', multiple: true },
+    new: { type: 'boolean', default: false },
     fresh: { type: 'boolean', default: false },
     check: { type: 'boolean', default: false },
     state: { type: 'string', default: '/var/tmp/acode-protections.json' },
@@ -256,32 +261,43 @@ async function show(copy, protection, before) {
     const red = all.filter(title => !before.has(title));
     const seconds = Math.round((Date.now() - began) / 1000);
     const problem = red.length > 0 ? undefined : `${green} tests stayed green`;
-    return { name, key: keyOf(protection), red, green, seconds, ...(problem ? { problem } : {}) };
+    return { name, key: keyOf(protection), red, green, seconds, commit: COMMIT, ...(problem ? { problem } : {}) };
   } finally {
     undo(originals);
     if (command) bundle(copy);
   }
 }
 
+/** @returns {Map<string, string>} The rows of the table as it is, by the name of the protection. */
+function tableRows() {
+  const rows = existsSync(TABLE) ? readFileSync(TABLE, 'utf8').split('\n') : [];
+  const shown = rows.filter(row => /^\| (?!what was removed |---)/.test(row) && !row.includes(` | ${NOT_RUN} | `));
+  return new Map(shown.map(row => [row.split(' | ')[0]?.slice(2) ?? '', row]));
+}
+
 /** @param {Shown[]} all */
 function table(all) {
+  const earlierRows = tableRows();
   const rows = PROTECTIONS.map(protection => {
     const shown = all.find(({ key }) => key === keyOf(protection));
+    const before = earlierRows.get(protection.name);
+    if (!shown && before) return before;
     const files = [...new Set(protection.edits.map(({ file }) => file.replace('packages/sandbox/src/', '')))];
-    const outcome = shown ? (shown.problem ?? shown.red.join('; ')) : 'not run';
-    return `| ${protection.name} | ${protection.layers} | ${files.map(file => `\`${file}\``).join(', ')} | ${outcome.replaceAll('|', '\\|')} | ${shown?.seconds ?? ''} |`;
+    const outcome = shown ? (shown.problem ?? shown.red.join('; ')) : NOT_RUN;
+    return `| ${protection.name} | ${protection.layers} | ${files.map(file => `\`${file}\``).join(', ')} | ${outcome.replaceAll('|', '\\|')} | ${shown?.seconds ?? ''} | ${shown?.commit ?? ''} |`;
   });
+  const open = rows.filter(row => row.includes(` | ${NOT_RUN} | `) || GREEN.test(row));
   return [
     '# Each protection removed in turn',
     '',
     'Written by `node scripts/remove-protections.mjs`: each edit of `scripts/protections.mjs` is made in a copy of the tree, and',
     'the attack tests named there run on Docker 28 with runc. Where two layers protect (the engine request, and the verification',
-    'that compares engine and kernel with the plan), both were taken out.',
+    'that compares engine and kernel with the plan), both were taken out. Each row names the commit it was shown for.',
     '',
-    `${all.filter(({ problem }) => !problem).length} of ${PROTECTIONS.length} turned at least one attack test red.`,
+    `${rows.length - open.length} of ${PROTECTIONS.length} turned at least one attack test red.`,
     '',
-    '| what was removed | layers | edited | attack tests that went red | s |',
-    '| --- | --- | --- | --- | --- |',
+    '| what was removed | layers | edited | attack tests that went red | s | commit |',
+    '| --- | --- | --- | --- | --- | --- |',
     ...rows,
     '',
   ].join('\n');
@@ -324,8 +340,13 @@ if (options.check) {
   process.exit(edits.length + tests.length === 0 ? 0 : 1);
 }
 
+// Below `--check`, which also runs in a copy without a repository.
+const COMMIT = execFileSync('git', ['rev-parse', '--short', 'HEAD'], { cwd: ROOT, encoding: 'utf8' }).trim();
 const known = earlier();
-const wanted = PROTECTIONS.filter(({ name }) => options.only?.some(text => name.includes(text)) ?? true);
+const inTable = tableRows();
+const wanted = PROTECTIONS.filter(({ name }) => options.only?.some(text => name.includes(text)) ?? true).filter(
+  ({ name }) => !options.new || !inTable.has(name),
+);
 const waiting = wanted.filter(
   protection =>
     options.only !== undefined ||
@@ -357,7 +378,7 @@ const current = PROTECTIONS.map(protection => known.get(keyOf(protection))).filt
 writeFileSync(TABLE, table(current));
 const green = current.filter(({ problem }) => problem);
 console.log(
-  `${current.length - green.length} of ${PROTECTIONS.length} protections shown, ${green.length} without a red test, ${failed} errors`,
+  `${tableRows().size} of ${PROTECTIONS.length} protections in the table, ${current.length - green.length} red, ${green.length} without a red test, ${failed} errors`,
 );
 process.exitCode =
-  failed > 0 || green.length > 0 || (options.only === undefined && current.length < PROTECTIONS.length) ? 1 : 0;
+  failed > 0 || green.length > 0 || (options.only === undefined && tableRows().size < PROTECTIONS.length) ? 1 : 0;

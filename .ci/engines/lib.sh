@@ -17,6 +17,9 @@ IMAGES=(busybox debian noshell hostile)
 REGISTRY_ADDRESS=127.0.0.1:5000
 PKG=$CACHE/packages/root # Debian 12 packages, unpacked and never installed (see packages.sh)
 PODMAN_PKG=$CACHE/podman-packages/root
+MUSL_ARM64=$CACHE/musl-arm64
+SSHD_PKG=$CACHE/sshd/root
+NATS_PKG=$CACHE/nats/root # of the suite of Docker 28: Debian 12's own is too old for the fleet
 
 say() { printf '%s\n' "$*" >&2; }
 die() {

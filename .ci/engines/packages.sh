@@ -25,10 +25,17 @@ written_mirrors() {
 }
 
 install_tools() {
+  # gcc, git and python3: what commands of levels without images find is the host's. musl-dev and the cross compiler: the forwarder
+  # is compared with its source. postgresql: a server behind an allow-list. openssh-client: Git over SSH.
+  install_packages bubblewrap ca-certificates curl debian-archive-keyring gcc gcc-12-aarch64-linux-gnu git iproute2 iptables \
+    jq libc6-dev libdevmapper1.02.1 libgpgme11 libseccomp2 libsubid4 libsystemd0 libwrap0 mmdebstrap musl-dev openssh-client \
+    postgresql python3 util-linux xz-utils
+}
+
+# install_packages PACKAGE…: installs those that are not there.
+install_packages() {
   local missing=() package
-  # gcc, git and python3: what commands of levels without images find is the host's. musl-dev: the forwarder is compared with its source. postgresql: a server behind an allow-list.
-  for package in bubblewrap ca-certificates curl debian-archive-keyring gcc git iproute2 iptables jq libc6-dev \
-    libdevmapper1.02.1 libgpgme11 libseccomp2 libsubid4 libsystemd0 mmdebstrap musl-dev postgresql python3 util-linux xz-utils; do
+  for package in "$@"; do
     [[ $(dpkg-query -Wf '${db:Status-Abbrev}' "$package" 2>/dev/null) == ii* ]] || missing+=("$package")
   done
   ((${#missing[@]})) || return 0
@@ -50,7 +57,7 @@ private_apt() {
     -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false "$@"
 }
 
-# unpack ROOT PACKAGE…: fetches packages and unpacks them into a directory, once.
+# unpack ROOT PACKAGE…: fetches packages and unpacks them into a directory, once. Of another suite: `FROM=… unpack …`.
 unpack() {
   local root=$1 dir=${1%/*}/apt deb uri
   shift
@@ -60,8 +67,12 @@ unpack() {
   mkdir -p "$dir/state/lists/partial" "$dir/cache/archives/partial" "$dir/debs" "$root"
   : >"$dir/status"
   uri=$(mirror)
-  printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$uri" "$SUITE" "$KEYRING" "$uri" "$SUITE-backports" \
-    >"$dir/sources.list"
+  if [[ -n ${FROM:-} ]]; then
+    printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$uri" "$FROM" >"$dir/sources.list"
+  else
+    printf 'deb [signed-by=%s] %s %s main\n' "$KEYRING" "$uri" "$SUITE" "$KEYRING" "$uri" "$SUITE-backports" \
+      >"$dir/sources.list"
+  fi
   private_apt "$dir" apt-get update >&2
   (cd "$dir/debs" && private_apt "$dir" apt-get download "$@" >&2)
   for deb in "$dir"/debs/*.deb; do dpkg -x "$deb" "$root"; done
@@ -69,9 +80,32 @@ unpack() {
   touch "${root%/*}/complete"
 }
 
+# The C library of the forwarder for arm64, which Debian has as a package of that architecture only. It never runs here.
+fetch_musl_arm64() {
+  local deb=pool/main/m/musl/musl-dev_1.2.3-1_arm64.deb sum=55c2ca4bc3041c8ed8ac7dc3ef6080d9551a21650568b2fd7610b59eaf98a4f4 uri
+  [[ -e $MUSL_ARM64/complete ]] && return
+  say "fetching ${deb##*/}"
+  rm -rf "$MUSL_ARM64" && mkdir -p "$MUSL_ARM64"
+  uri=$(mirror) && uri=${uri%/}
+  curl -fsSL --retry 3 -o "$MUSL_ARM64.deb" "$uri/$deb"
+  sha256sum --quiet -c <<<"$sum  $MUSL_ARM64.deb" >&2 || die "${deb##*/} is not the package that was expected"
+  dpkg -x "$MUSL_ARM64.deb" "$MUSL_ARM64" && rm "$MUSL_ARM64.deb"
+  touch "$MUSL_ARM64/complete"
+}
+
 # Debian 12's own runsc is of 2022 and does not know systrap.
 fetch_packages() {
   unpack "$PKG" docker.io containerd runc tini docker-registry busybox-static "runsc/$SUITE-backports"
+}
+
+# Only its server, which tests start with keys and a port of their own: the package would start a service.
+fetch_sshd() {
+  unpack "$SSHD_PKG" openssh-server
+}
+
+# A static program that tests start by hand. The package would start a service.
+fetch_nats() {
+  FROM=$NEW_SUITE unpack "$NATS_PKG" nats-server
 }
 
 # Its runtime is Docker's runc: crun, which Debian prefers, refuses a machine with both versions of control groups.

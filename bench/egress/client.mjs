@@ -4,14 +4,14 @@
 
 import { Agent, request } from 'node:https';
 
-const { mode, host, address, port, count, bytes, key } = JSON.parse(process.argv[2] ?? '{}');
+const { mode, host, port, count, bytes, key } = JSON.parse(process.argv[2] ?? '{}');
 const PATH = bytes ? `/${bytes}` : '/';
 
 /** @param {Agent} agent */
 function ask(agent) {
   const options = {
     agent,
-    host: address ?? host,
+    host,
     port,
     servername: host,
     path: PATH,

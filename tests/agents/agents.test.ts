@@ -6,22 +6,25 @@ import { appendFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } f
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { ScriptedModel } from '../../packages/cli/src/hooks/scripted-model.ts';
+import type { Script } from '../../packages/cli/src/hooks/scripted-model.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import { isRunning } from '../mcp/connection.ts';
 import { mainEngine } from '../support/engines.ts';
 import { figure, until } from '../support/waiting.ts';
 import { AGENTS } from './programs.ts';
 import type { Agent, Setup } from './programs.ts';
-import { ScriptedModel } from './scripted-model.ts';
-import type { Script } from './scripted-model.ts';
 
 const TAP = fileURLToPath(new URL('tap.mjs', import.meta.url));
 // Where the programs are: each in a directory of its own, and a Node that all of them accept.
 const PROGRAMS = process.env['ACODE_AGENTS'] ?? '';
 const RESULTS = process.env['ACODE_AGENTS_RESULTS'];
 const MAX_MS = 120_000;
+const TRY_MS = 100;
+const MAX_TRIES = 600;
 
 const PROGRAM = '#!/bin/sh\nsum=0\nfor word in "$@"; do sum=$((sum - word)); done\necho "$sum"\n';
 const TEST =
@@ -53,7 +56,7 @@ describe.each(AGENTS)('$name $version', agent => {
 
   beforeAll(async () => {
     bench = await Bench.at(mainEngine);
-    model = await ScriptedModel.listen();
+    model = await ScriptedModel.listen(() => ({ say: 'done' }));
     await mkdir(homeOf(bench), { recursive: true });
     writeFileSync(join(bench.workspace, 'add.sh'), PROGRAM, { mode: 0o755 });
     writeFileSync(join(bench.workspace, 'test.sh'), TEST);
@@ -72,7 +75,13 @@ describe.each(AGENTS)('$name $version', agent => {
     runs += 1;
     const log = join(homeOf(bench), `messages-${runs}.jsonl`);
     writeFileSync(log, '');
-    model.follow(script, () => readFileSync(log, 'utf8').includes('{\\"tools\\":['));
+    // A real model takes longer for its first answer than a server for its start.
+    const isReady = (): boolean => readFileSync(log, 'utf8').includes('{\\"tools\\":[');
+    await model[Symbol.asyncDispose]();
+    model = await ScriptedModel.listen(async (...asked) => {
+      for (let tries = 0; tries < MAX_TRIES && !isReady(); tries += 1) await delay(TRY_MS);
+      return script(...asked);
+    });
     const server = { command: process.execPath, args: [TAP, log, process.execPath, BIN, 'mcp'], env: serverEnv(bench) };
     const setup = { home: homeOf(bench), model: model.url, server, ...more };
     const { argv, env } = await agent.prepare(setup, 'Do what has to be done.');

@@ -6,7 +6,7 @@ import { ROWS } from './rows.ts';
 
 const counts = { A: 23, B: 14, C: 17, D: 13, E: 14, F: 20 };
 // These wait for parts that do not exist yet, and nothing else may.
-const PENDING = 'E6'.split(' ');
+const PENDING: readonly string[] = [];
 
 describe('the corpus', () => {
   it('has every row, once and in order', () => {

@@ -3,7 +3,7 @@
 import { readdirSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { AttackReport } from '@acode/sandbox';
-import { openFurther } from '../../packages/sandbox/src/host/acode.ts';
+import { openFurther } from '../../packages/sandbox/src/host/open.ts';
 import { attackHost } from '../../packages/sandbox/src/host/attack.ts';
 import { warmth, withEngine, withoutEngines } from '../support/engines.ts';
 import { trusting } from './arena.ts';

@@ -53,6 +53,24 @@ describe.skipIf(withoutEngines).each(targetsOf('resources'))('resources, on $nam
     };
   });
 
+  attack(target, 'E6', 'ended at the disk limit of its fork, and what it wrote can be removed', async () => {
+    const limit = 16 * MIB;
+    const write = (last: string): string => `dd if=/dev/zero of=big bs=1M count=96 2>/dev/null; wc -c < big; ${last}`;
+    const fork = { workspace: 'fork', fork: 'filled' } as const;
+    const ended = await arena.sh(write('sleep 60; echo survived'), { policy: { ...fork, disk: { bytes: limit } } });
+    expect(ended).toMatchObject({ exitCode: 137, limitExceeded: 'disk' });
+    expect(ended.stdout).not.toContain('survived');
+    const { changes } = await arena.acode.forks.diff({ fork: 'filled' });
+    const taken = changes.find(({ path }) => path === 'big')?.bytes?.after ?? 0;
+    await arena.acode.forks.discard('filled');
+    const control = await arena.sh(write('rm big; echo survived'), { policy: { workspace: 'direct' } });
+    expect(control.stdout).toBe(`${96 * MIB}\nsurvived\n`);
+    return {
+      observed: `ended after ${taken} bytes, and removed by an ordinary user`,
+      control: 'in a direct mount the same command writes all of it',
+    };
+  });
+
   attack(target, 'E7', 'capped, drained, and not on the engine’s disk', async () => {
     const before = process.memoryUsage().rss;
     // The whole gigabyte in the long test suite; a tenth of it shows the same.

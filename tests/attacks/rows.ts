@@ -45,7 +45,6 @@ const everywhere: Showing = { by: 'test', engineSensitive: true, gvisor: true };
 const engines = (gvisor: string): Showing => ({ by: 'test', engineSensitive: true, gvisor });
 /** Decided on our side of the engine, or by the kernel of the host alone. */
 const once = (gvisor: true | string = BEFORE_ENGINE): Showing => ({ by: 'test', engineSensitive: false, gvisor });
-const pending = (subject: string): Showing => ({ by: 'pending', subject });
 const otherLevel = (reason: string): Showing => ({ by: 'other level', reason });
 
 const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[] = [
@@ -121,7 +120,7 @@ const TABLE: readonly (readonly [id: string, title: string, showing: Showing])[]
   ['E3', 'fill tmpfs', everywhere],
   ['E4', 'inodes', engines('gVisor keeps its own files in memory, which the memory limit counts')],
   ['E5', '/dev/shm', engines('gVisor keeps its own files in memory, which the memory limit counts')],
-  ['E6', 'fill the workspace disk', pending('the disk cap of a workspace')],
+  ['E6', 'fill the workspace disk', everywhere],
   ['E7', '1 GB of output', everywhere],
   ['E8', 'descriptors', everywhere],
   ['E9', 'ignores SIGTERM', once(true)],

@@ -2,9 +2,11 @@
 
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
@@ -114,11 +116,16 @@ export class Bench implements AsyncDisposable {
     await mkdir(runtime, { recursive: true, mode: 0o700 });
     this.#host ??= await hostIdentity(runtime);
     const filters = encodeURIComponent(JSON.stringify({ label: [`acode.host=${this.#host}`] }));
-    const reply = await get(this.socket, `/v1.41/containers/json?all=1&filters=${filters}`);
+    const reply = await this.asked(`/containers/json?all=1&filters=${filters}`);
     return z
       .array(z.looseObject({ Id: z.string() }))
       .parse(reply)
       .map(({ Id }) => Id);
+  }
+
+  /** What the engine answers, past the product: to a question, to an order with a body, or to one to remove something. */
+  asked(path: string, order?: object | 'remove'): Promise<unknown> {
+    return ask(this.socket, `/v1.41${path}`, order);
   }
 
   /** Waits until no scan goes on after its command; what was found and not told stays. */
@@ -158,12 +165,13 @@ async function collect(stream: AsyncIterable<unknown> | null): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-function get(socketPath: string, path: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const asked = request({ socketPath, path }, reply => {
-      collect(reply).then(body => resolve(JSON.parse(body.toString())), reject);
-    });
-    asked.once('error', reject);
-    asked.end();
-  });
+async function ask(socketPath: string, path: string, order?: object | 'remove'): Promise<unknown> {
+  const method = order === undefined ? 'GET' : order === 'remove' ? 'DELETE' : 'POST';
+  const asked = request({ socketPath, path, method, headers: { 'Content-Type': 'application/json' } });
+  const replied = once(asked, 'response');
+  asked.end(typeof order === 'object' ? JSON.stringify(order) : undefined);
+  const [reply] = (await replied) as [IncomingMessage];
+  const text = (await collect(reply)).toString();
+  if ((reply.statusCode ?? 500) >= 400) throw new Error(`${method} ${path}: ${reply.statusCode} ${text}`);
+  return text === '' ? null : JSON.parse(text);
 }

@@ -225,7 +225,7 @@ it.skipIf(withoutEngines)('the examples in the help texts work', async () => {
   // What stays, and what needs a terminal, is tried in tests/sessions; the others that are left out beside this file.
   const tried = Object.values(EXAMPLES)
     .flat()
-    .filter(({ stays, terminal, project, home, fork }) => !stays && !terminal && !project && !home && !fork);
+    .filter(one => !one.stays && !one.terminal && !one.project && !one.home && !one.fork && !one.outside);
   const all = [...new Set(tried.map(({ type }) => type))];
   const failed: string[] = [];
   const attempt = async (type: string): Promise<void> => {

@@ -102,7 +102,7 @@ describe.skipIf(withoutEngines)('runCli', () => {
     expect(status).not.toBe(0);
     expect(stdout).toBe('');
     expect(stderr).toMatch(
-      /acode: denied: the sandbox has no network.*\n├▶ rule: network\.none\n.*\n╰▶ hint: .*--network bridge/,
+      /acode: denied: the sandbox has no network.*\n├▶ rule: network\.none\n.*\n╰▶ hint: .*--network allow=<host>/,
     );
     expect(stderr).toMatch(
       /acode: denied: the sandbox’s own file system is read-only.*\n├▶ rule: read-only\.root\n.*\n╰▶ hint: .*--image/,

@@ -1,6 +1,6 @@
 // Hardened from the first run on, seen as effects inside; each denial beside the legitimate thing that still works.
 
-import { chmodSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { images } from '../support/engines.ts';
 import { openHost } from './host.ts';
@@ -83,6 +83,19 @@ export function hardeningBehaviours(target: Target): void {
       const { stdout } = await sh('tail -n +3 /proc/net/dev | cut -d: -f1; tail -n +2 /proc/net/route | wc -l');
       expect(stdout.trim().split(/\s+/)).toEqual(['lo', '0']);
     });
+
+    itWhere(target, 'kernel walls')(
+      'has a network namespace of its own, neither another’s nor the host’s',
+      async () => {
+        const look = 'readlink /proc/self/ns/net';
+        await using beside = await host.acode.spawn(`${look}; cat`, { policy: host.image(images.busybox) });
+        const lines = beside.stdout[Symbol.asyncIterator]();
+        const other = Buffer.from((await lines.next()).value ?? []).toString();
+        const { stdout } = await sh(look);
+        expect(stdout).toMatch(/^net:\[\d+\]\n$/);
+        expect(new Set([stdout, other, `${readlinkSync('/proc/self/ns/net')}\n`]).size).toBe(3);
+      },
+    );
 
     // That the same lines find all of it where there are no walls is shown in local.ts.
     itWhere(target, 'walls')('does not see the host’s processes, name or other directories', async () => {

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { AcodeOptions, AttackReport, Level, Probe } from '@acode/sandbox';
-import { openFurther } from '../../packages/sandbox/src/host/acode.ts';
+import { openFurther } from '../../packages/sandbox/src/host/open.ts';
 import { attackHost } from '../../packages/sandbox/src/host/attack.ts';
 import type { Rehearsal } from '../../packages/sandbox/src/host/attack.ts';
 import type { OpenFurther } from '../../packages/sandbox/src/run/host.ts';
@@ -55,6 +55,7 @@ const told = ({ id, verdict, observed, control }: Probe): string => `${id} ${ver
 const RED: readonly { readonly without: Weakening; readonly red: readonly string[] }[] = [
   { without: 'seccomp', red: ['A4', 'A5', 'A6', 'A7', 'A8', 'A9', 'A10', 'A11', 'A12'] },
   { without: 'protected-paths', red: ['C1', 'C2', 'C3', 'C4'] },
+  { without: 'masks', red: ['F3b'] },
   { without: 'read-only-root', red: ['E14'] },
   { without: 'network', red: ['D1', 'D2', 'D12'] },
   { without: 'pids', red: ['E1'] },

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { Acode } from '@acode/sandbox';
 import type { AcodeOptions, AttackReport, Probe } from '@acode/sandbox';
-import { openFurther } from '../../packages/sandbox/src/host/acode.ts';
+import { openFurther } from '../../packages/sandbox/src/host/open.ts';
 import { attackHost } from '../../packages/sandbox/src/host/attack.ts';
 import { probingProgram } from '../../packages/sandbox/src/host/doctor/program.ts';
 import { gradeOf } from '../../packages/sandbox/src/host/doctor/report.ts';
@@ -95,6 +95,7 @@ describe.skipIf(withoutEngines)('the attack', () => {
 const RED: readonly { readonly without: Weakening; readonly red: readonly string[] }[] = [
   { without: 'seccomp', red: ['A4', 'A5', 'A6', 'A7', 'A8', 'A9', 'A10', 'A11', 'A12'] },
   { without: 'protected-paths', red: ['C1', 'C2', 'C3', 'C4'] },
+  { without: 'masks', red: ['F3b'] },
   { without: 'no-new-privileges', red: ['A17b'] },
   { without: 'read-only-root', red: ['E14'] },
   { without: 'network', red: ['D1', 'D3', 'D5', 'D12'] },

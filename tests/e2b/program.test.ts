@@ -1,8 +1,9 @@
 // A program that was written for E2B, on real engines; and what is refused to it, with the words that help.
 
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { afterAll, describe, expect, it } from 'vitest';
+import { Acode } from '@acode/sandbox';
 import { InvalidArgumentError, Sandbox, SandboxNotFoundError, TemplateError } from '@acode/sandbox/e2b';
 import type { SandboxOpts } from '@acode/sandbox/e2b';
 import { engines, images, withEngine, withoutEngines } from '../support/engines.ts';
@@ -43,8 +44,28 @@ describe.skipIf(withoutEngines).each(engines)('on $name, a program written for E
       'first.txt',
       'false',
       'gone',
+      '/home/user/app/main.txt',
+      '/home/user/app at its absolute path',
+      '/home/user at its absolute path',
     ]);
     await sandbox.kill();
+  });
+
+  it('changes a fork where it asks for one, and the workspace is what it was', async () => {
+    const sandbox = await Sandbox.create({ ...options, fork: 'new' });
+    await sandbox.files.write('only-in-the-fork', 'x');
+    expect(await sandbox.files.list('.')).toMatchObject([{ name: 'only-in-the-fork' }]);
+    expect(readdirSync(workspace)).toEqual([]);
+    await sandbox.kill();
+    await using acode = await Acode.open(options.acode);
+    expect((await acode.forks.diff()).changes.map(({ path }) => path)).toEqual(['only-in-the-fork']);
+    await acode.forks.discard();
+    // The control: without a fork it is the workspace that is changed.
+    const direct = await Sandbox.create({ ...options, fork: false });
+    await direct.files.write('in-both', 'x');
+    expect(readdirSync(workspace)).toEqual(['in-both']);
+    await direct.files.remove('in-both');
+    await direct.kill();
   });
 
   it('runs commands', async () => {

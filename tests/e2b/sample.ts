@@ -76,6 +76,12 @@ export async function useFiles(sandbox: Sandbox): Promise<string[]> {
   } catch (error) {
     if (error instanceof NotFoundError) said.push('gone');
   }
+  const written = await sandbox.files.write('/home/user/app/main.txt', 'at its absolute path');
+  const { stdout } = await sandbox.commands.run('pwd; cat main.txt', { cwd: '/home/user/app' });
+  said.push(written.path, stdout.replace('\n', ' '));
+  const { stdout: home } = await sandbox.commands.run('pwd && cat /home/user/app/main.txt');
+  said.push(home.replace('\n', ' '));
+  await sandbox.files.remove('/home/user/app');
   return said;
 }
 

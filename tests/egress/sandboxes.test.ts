@@ -114,6 +114,7 @@ describe.skipIf(skipped).each(mainPlaces)('on $name', place => {
     const result = await host.run([ONE, TWO].map(name => byProxy(`http://${name}:${web.port}/`)).join('; '), list);
     expect(result.stdout).toMatch(/Forbidden\nanswer\n$/);
     expect(result.network).toContainEqual(expect.objectContaining({ host: ONE, reason: 'private-address' }));
+    expect(result.denials.map(({ rule }) => rule)).toEqual(['network.private-address']);
     expect(web.seen).toEqual([`GET ${TWO}/`]);
   });
 
@@ -126,6 +127,45 @@ describe.skipIf(skipped).each(mainPlaces)('on $name', place => {
     expect(stdout).toMatch(/^hello\n.*Error.*\n.*Error/);
     expect(other.seen).toEqual([]);
     await expect(host.run('true', [`host:${other.port}`])).rejects.toMatchObject({ code: 'ACODE-SBX-005' });
+  });
+
+  it('takes no more bytes than its limit, and a limit is refused for a network of the engine', async () => {
+    await using web = await Site.http((_, response) => void response.end(Buffer.alloc(4 << 20)));
+    await using host = await AllowHost.open(place, { network: { allow_bridge: true } });
+    const list = [`http:${ONE}:${web.port}`];
+    const size = `python3 -c "import urllib.request as r; print(len(r.urlopen('http://${ONE}:${web.port}/').read()))" 2>&1 | tail -n 1`;
+    expect((await host.run(size, list)).stdout).toBe(`${4 << 20}\n`);
+    const policy = { networkLimits: { bytes: 1 << 20 } };
+    const limited = await host.run(`${size}; ${size}`, list, { policy });
+    expect(limited.stdout).toMatch(/^.*(?:Incomplete|reset|Remote|Error).*\n.*(?:refused|reset|Remote|Error).*\n$/i);
+    const took = limited.network?.reduce((sum, row) => sum + row.bytesIn, 0) ?? 0;
+    expect(took).toBeLessThan(2 << 20);
+    expect(limited.network).toContainEqual(expect.objectContaining({ verdict: 'denied', reason: 'limit' }));
+    const bridged = host.acode.run('true', { policy: { ...policy, network: 'bridge' } });
+    await expect(bridged).rejects.toMatchObject({ code: 'ACODE-SBX-016' });
+  });
+
+  it('goes through the proxy of a company, which learns the names, and says what that means', async () => {
+    await using secure = await Site.https([ONE]);
+    const asked: string[] = [];
+    await using company = await Site.tunnels(asked, secure.port);
+    const url = `http://127.0.0.1:${company.port}`;
+    await using host = await AllowHost.open(place, {
+      roots: [secure.pem],
+      network: { upstream_proxy: url, private_hosts: [] },
+    });
+    // A name that this machine does not know.
+    const list = ['far.acode.example'];
+    const line = `python3 -c "import urllib.request as r; print(r.urlopen('https://far.acode.example/').status)" 2>&1 | tail -n 1`;
+    await host.run(line, list);
+    expect(asked).toEqual(['far.acode.example:443']);
+    const notes = (await host.acode.explain('true', { policy: { network: { allow: list } } })).notes.join(' ');
+    expect(notes).toContain(url);
+    expect(notes).toContain('cannot promise');
+    // What is not listed is not asked for, and neither is a name that this machine knows at a private address.
+    await host.run(line, [`${TWO}:443`]);
+    await host.run(byProxy(`https://${ONE}/`), [ONE]);
+    expect(asked).toHaveLength(1);
   });
 
   it('air-gapped mode beats every list', async () => {

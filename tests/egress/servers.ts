@@ -6,9 +6,9 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { createServer as createHttpServer } from 'node:http';
 import type { RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import type { AddressInfo, Server, Socket } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Acode, policyFrom } from '@acode/sandbox';
 import type { AcodeOptions, RunRequest, RunResult } from '@acode/sandbox';
 import { SandboxAuthority } from '../../packages/sandbox/src/egress/proxy/certificates.ts';
@@ -69,6 +69,20 @@ export class Site implements AsyncDisposable {
       socket.pipe(socket);
     });
     return Site.#listen(server, seen);
+  }
+
+  /** A proxy of a company: leads every tunnel to one port of this machine, and keeps what it was asked for. */
+  static tunnels(asked: string[], port: number): Promise<Site> {
+    const server = createHttpServer().on('connect', ({ url = '' }, client, head) => {
+      asked.push(url);
+      const upstream = connect(port, '127.0.0.1', () => {
+        client.write('HTTP/1.1 200 Connection established\r\n\r\n');
+        if (head.length > 0) upstream.write(head);
+        client.pipe(upstream).pipe(client);
+      });
+      for (const socket of [client, upstream]) socket.on('error', () => void client.destroy());
+    });
+    return Site.#listen(server, []);
   }
 
   static async #listen(server: Server, seen: string[], pem = ''): Promise<Site> {
@@ -163,7 +177,9 @@ export class AllowHost implements AsyncDisposable {
 
   /** Writes a file of the workspace. */
   write(name: string, content: string): void {
-    writeFileSync(join(this.#directory, 'workspace', name), content);
+    const path = join(this.#directory, 'workspace', name);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, content);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,16 +2,20 @@
 // they end at.
 
 import { execFileSync, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import type { ChildProcess } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withoutEngines } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';
+import { git, gitBackend, repository } from './git-server.ts';
 import { AllowHost, API, ONE, Site, TWO, mainPlaces, places, withoutNames } from './servers.ts';
 
+const withoutProxy = 'unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NODE_USE_ENV_PROXY';
 const skipped = withoutEngines || withoutNames;
 const npmConfig = (key: string): string => execFileSync('npm', ['config', 'get', key], { encoding: 'utf8' }).trim();
 
@@ -35,7 +39,6 @@ describe.skipIf(skipped).each(mainPlaces)('on $name, npm', place => {
   const project = `echo '{"name":"tried","version":"1.0.0","dependencies":{"is-number":"7.0.0","ms":"2.1.3","once":"1.4.0"}}' > package.json`;
   const env = { npm_config_registry: registry.href, npm_config_update_notifier: 'false', npm_config_fund: 'false' };
   const request = () => ({ env, policy: { mounts: [{ source: tools, target: '/tools', readOnly: true }] } });
-  const withoutProxy = 'unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy NODE_USE_ENV_PROXY';
 
   it('installs what the preset allows, with and without proxy variables, and publishes nothing', async () => {
     await using host = await open();
@@ -84,6 +87,7 @@ describe.skipIf(skipped).each(mainPlaces)('on $name, npm', place => {
     expect(denied.exitCode).not.toBe(0);
     expect(denied.timedOut).toBe(false);
     expect(denied.network).toContainEqual(expect.objectContaining({ host: registry.hostname, reason: 'not-listed' }));
+    expect(denied.denials.map(({ rule }) => rule)).toContain('network.not-listed');
   });
 });
 
@@ -101,6 +105,126 @@ describe.skipIf(skipped).each(withBubblewrap)('at level $name', place => {
     expect(denied).toMatchObject({ exitCode: 56, stderr: expect.stringContaining('403') as string });
     const unknown = await host.run(`curl -sS --noproxy '*' https://${TWO}:${web.port}/`, list);
     expect(unknown).toMatchObject({ exitCode: 6, stderr: expect.stringContaining('Could not resolve host') as string });
+  });
+
+  it('git clones from and pushes to a server over HTTPS, and says why not where it is not listed', async () => {
+    const served = mkdtempSync('/var/tmp/acode-git-');
+    try {
+      repository(served, 'one', work => writeFileSync(join(work, 'file'), 'served\n'));
+      await using web = await Site.https([ONE], gitBackend(served));
+      await using host = await AllowHost.open(place, { roots: [web.pem] });
+      const url = `https://${ONE}:${web.port}/one.git`;
+      const commit = 'git -c user.name=me -c user.email=me@acode.test commit --quiet --all --message second';
+      const line = `cd /tmp && git clone --quiet ${url} one && cd one && cat file && echo more >> file && ${commit} && git push --quiet origin HEAD`;
+      const list = [`${ONE}:${web.port}`];
+      expect(await host.run(line, list)).toMatchObject({ exitCode: 0, stdout: 'served\n' });
+      expect(git(join(served, 'one.git'), 'log', '--format=%s')).toBe('second\nfirst');
+      const again = `${withoutProxy}; cd /tmp && git clone --quiet ${url} one && cat one/file`;
+      expect(await host.run(again, list)).toMatchObject({ exitCode: 0, stdout: 'served\nmore\n' });
+      const denied = await host.run(line, [`http:${TWO}:80`]);
+      expect(denied).toMatchObject({ exitCode: 128, stderr: expect.stringContaining('403') as string });
+      expect(denied.network).toContainEqual(expect.objectContaining({ host: ONE, reason: 'not-listed' }));
+    } finally {
+      rmSync(served, { recursive: true, force: true });
+    }
+  });
+
+  it('git pushes with a credential that it does not have, to the host that gets it and to no other', async () => {
+    const served = mkdtempSync('/var/tmp/acode-git-');
+    const value = `ghp_${randomBytes(18).toString('hex')}`;
+    process.env['ACODE_TEST_GIT'] = value;
+    try {
+      repository(served, 'one', work => writeFileSync(join(work, 'file'), 'served\n'));
+      const backend = gitBackend(served);
+      const sent: string[] = [];
+      const needs = (request: IncomingMessage, response: ServerResponse): void => {
+        sent.push(request.headers.authorization ?? 'nothing');
+        const basic = Buffer.from(`me:${value}`).toString('base64');
+        if (request.headers.authorization === `Basic ${basic}`) return backend(request, response);
+        return void response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end();
+      };
+      await using web = await Site.https([ONE], needs);
+      await using other = await Site.https([TWO], needs);
+      const credentials = {
+        forge: {
+          hosts: [`${ONE}:${web.port}`],
+          from: { env: 'ACODE_TEST_GIT' },
+          as: { basic: 'me' },
+          variable: 'FORGE',
+        },
+      };
+      await using host = await AllowHost.open(place, { roots: [web.pem, other.pem], network: { credentials } });
+      const list = [`${ONE}:${web.port}`, `${TWO}:${other.port}`];
+      const commit = 'git -c user.name=me -c user.email=me@acode.test commit --quiet --all --message second';
+      const clone = (name: string, port: number): string => `git clone --quiet https://${name}:${port}/one.git`;
+      const line = `cd /tmp && ${clone(ONE, web.port)} one && cd one && echo more >> file && ${commit} && git push --quiet origin HEAD && cat .git/config; env`;
+      const pushed = await host.run(line, list);
+      expect(pushed).toMatchObject({ exitCode: 0, stdout: expect.stringContaining('FORGE=') as string });
+      expect(pushed.stdout).not.toContain(value);
+      expect(git(join(served, 'one.git'), 'log', '--format=%s')).toBe('second\nfirst');
+      sent.length = 0;
+      expect((await host.run(`cd /tmp && ${clone(TWO, other.port)} two`, list)).exitCode).toBe(128);
+      expect(sent).toEqual(sent.map(() => 'nothing'));
+      // With a credential of its own, a command would push to another account’s repository.
+      const own = `git -c http.extraHeader="Authorization: Basic YXR0YWNrZXI6a2V5" clone --quiet https://${ONE}:${web.port}/one.git /tmp/own`;
+      expect(await host.run(own, list)).toMatchObject({
+        exitCode: 128,
+        stderr: expect.stringContaining('403') as string,
+      });
+    } finally {
+      delete process.env['ACODE_TEST_GIT'];
+      rmSync(served, { recursive: true, force: true });
+    }
+  });
+
+  // GitHub’s presets name github.com, which a company’s proxy of the test’s own leads to a server of the test’s own.
+  it('git reaches the one repository of a host that is allowed, and no other of the same host', async () => {
+    const served = mkdtempSync('/var/tmp/acode-git-');
+    const value = `ghp_${randomBytes(18).toString('hex')}`;
+    process.env['ACODE_TEST_GIT'] = value;
+    try {
+      mkdirSync(join(served, 'me'));
+      for (const name of ['one', 'two'])
+        repository(join(served, 'me'), name, work => writeFileSync(join(work, 'file'), `${name}\n`));
+      const backend = gitBackend(served);
+      const basic = `Basic ${Buffer.from(`x-access-token:${value}`).toString('base64')}`;
+      const needs = (request: IncomingMessage, response: ServerResponse): void => {
+        if (request.headers.authorization === basic) return backend(request, response);
+        return void response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end();
+      };
+      await using web = await Site.https(['github.com'], needs);
+      await using company = await Site.tunnels([], web.port);
+      await using host = await AllowHost.open(place, {
+        roots: [web.pem],
+        network: {
+          upstream_proxy: `http://127.0.0.1:${company.port}`,
+          credentials: { github: { from: { env: 'ACODE_TEST_GIT' } } },
+        },
+      });
+      const url = (name: string): string => `https://github.com/me/${name}.git`;
+      const commit = 'git -c user.name=me -c user.email=me@acode.test commit --quiet --all --message second';
+      const allowed = `cd /tmp && git clone --quiet ${url('one')} one && cd one && cat file && echo more >> file && ${commit} && git push --quiet origin HEAD`;
+      const others = `git clone --quiet ${url('two')} /tmp/two; echo $?; git push --quiet --force ${url('two')} HEAD; echo $?; ls /tmp`;
+      const ran = await host.run(`${allowed}; echo $?; ${others}`, ['github:push=me/one']);
+      expect(ran).toMatchObject({
+        stdout: 'one\n0\n128\n128\none\n',
+        stderr: expect.stringContaining('403') as string,
+      });
+      expect(git(join(served, 'me/one.git'), 'log', '--format=%s')).toBe('second\nfirst');
+      expect(git(join(served, 'me/two.git'), 'log', '--format=%s')).toBe('first');
+      expect(web.seen.filter(line => line.includes('/me/two'))).toEqual([]);
+      expect(ran.network).toContainEqual(
+        expect.objectContaining({ host: 'github.com', verdict: 'denied', reason: 'path' }),
+      );
+      // The same command reaches the other one where that is what the list names.
+      const control = await host.run(`git clone --quiet ${url('two')} /tmp/two && cat /tmp/two/file`, [
+        'github:push=me/two',
+      ]);
+      expect(control).toMatchObject({ exitCode: 0, stdout: 'two\n' });
+    } finally {
+      delete process.env['ACODE_TEST_GIT'];
+      rmSync(served, { recursive: true, force: true });
+    }
   });
 
   it('psql reaches a real PostgreSQL by its name', async () => {

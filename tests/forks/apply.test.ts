@@ -65,7 +65,7 @@ const ATTACKS: Readonly<Record<string, readonly [script: string, kind: string, p
   'C13 FIFO': ['mkfifo .env.pipe', 'special-file', '.env.pipe'],
   'G1 link for a directory': ['mkdir g; echo x > g/pre-push; ln -s g .githooks', 'git-settings', 'g/pre-push'],
 };
-// C14, C15 and names that draw on a terminal: nothing may hang or break on them.
+// C14, C15, C16 and names that draw on a terminal: nothing may hang or break on them.
 const NUISANCE = [
   'd=deep; mkdir deep; (for i in $(seq 200); do mkdir d && cd d; done) ',
   'truncate -s 1100M hole',
@@ -278,6 +278,89 @@ describe.skipIf(withoutEngines)('an apply', () => {
     expect(outcome?.correlationId).toBe(intent?.correlationId);
   });
 });
+
+describe.skipIf(withoutEngines)('a fork of a workspace that has no repository (C7)', () => {
+  it('takes the one that a command makes; it is reported, and no way out brings it unless it is named', async () => {
+    await using host = await TestHost.open(mainEngine);
+    writeFileSync(join(host.workspace, 'a.txt'), 'one\n');
+    const before = fingerprint(host.workspace);
+    await runIn(host, 'mkdir -p .git/hooks; echo "ref: x" > .git/HEAD; echo x > .git/hooks/pre-commit; echo 2 > b.txt');
+    expect(fingerprint(host.workspace)).toBe(before);
+    expect(existsSync(join(host.workspace, '.git'))).toBe(false);
+    const { riskyChanges } = await host.acode.forks.diff({ fork: 'work' });
+    expect(riskyChanges).toContainEqual(expect.objectContaining({ kind: 'git-repository', path: '.git' }));
+    expect(await host.acode.forks.apply({ fork: 'work' })).toMatchObject({ outcome: 'applied', applied: 1 });
+    expect(existsSync(join(host.workspace, '.git'))).toBe(false);
+    const named = { fork: 'work', only: ['.git'] };
+    await expect(host.acode.forks.apply(named)).rejects.toMatchObject({ code: 'ACODE-FRK-016' });
+    // The control: named and accepted, it comes.
+    expect(await host.acode.forks.apply({ ...named, acceptRisk: 'all' })).toMatchObject({ outcome: 'applied' });
+    expect(existsSync(join(host.workspace, '.git/hooks/pre-commit'))).toBe(true);
+  });
+});
+
+it.skipIf(withoutEngines)(
+  'names and commands that draw on a terminal, or look like records, are one plain line each (C16, C17)',
+  async () => {
+    await using bench = await Bench.at(mainEngine);
+    const osc = '\u001b]52;c;aWQ=\u0007\u001b]0;title\u0007\u202e\r';
+    const record = '\n{"kind":"event","operation":"apply","outcome":"forged"}\n';
+    const made = await bench.call([
+      'run',
+      '--fork',
+      '--',
+      'sh',
+      '-c',
+      ': > "$1"; : > "$2"',
+      osc + record,
+      `a${osc}`,
+      `b${record}`,
+    ]);
+    expect(made.status, made.stderr).toBe(0);
+    // What a terminal acts on, and what would begin a line of its own.
+    const harmful = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]|^\{/m;
+    for (const argv of [
+      ['fork', 'diff'],
+      ['fork', 'diff', '--name-only'],
+      ['fork', 'history'],
+      ['fork', 'apply', '--check'],
+      ['fork', 'apply', '--yes', '--accept-risk', 'all'],
+    ]) {
+      const { stdout, stderr } = await bench.call(argv);
+      expect(stdout.toString() + stderr, argv.join(' ')).not.toMatch(harmful);
+    }
+    // The control: the files have these names.
+    expect(readdirSync(bench.workspace)).toEqual(expect.arrayContaining([`a${osc}`, `b${record}`]));
+    const log = await bench.call(['audit', 'tail', '--json', '-n', '100']);
+    expect(log.stdout.toString()).not.toContain('"outcome":"forged"');
+    expect(log.stdout.toString()).toContain('apply of a fork ended');
+  },
+);
+
+it.skipIf(withoutEngines)(
+  'what a command writes to a masked .env stays in the fork, whichever way the rest leaves (G14)',
+  async () => {
+    await using bench = await Bench.at(mainEngine);
+    const env = join(bench.workspace, '.env');
+    writeFileSync(env, 'TOKEN=of-this-machine\n');
+    const before = fingerprint(bench.workspace);
+    const line = 'cat .env; echo evil >> .env; ln .env linked; mkdir -p deep; mv .env deep/moved; echo 1 > plain';
+    const made = await bench.call(['run', '--fork', '--image', images.debian, '--', 'sh', '-c', line]);
+    expect(made.stdout.toString(), made.stderr).toBe('');
+    expect(fingerprint(bench.workspace)).toBe(before);
+    const patch = await bench.call(['fork', 'diff', '--patch', '--accept-risk', 'all']);
+    expect(patch.stdout.toString(), patch.stderr).toContain('plain');
+    expect(patch.stdout.toString()).not.toMatch(/^(?:diff|---|\+\+\+).*\.env$|of-this-machine/m);
+    const applied = await bench.call(['fork', 'apply', '--yes', '--accept-risk', 'all']);
+    expect(applied.status, applied.stderr).toBe(0);
+    const named = await bench.call(['fork', 'apply', '--only', '.env', '--yes', '--accept-risk', 'all']);
+    expect(named.status).not.toBe(0);
+    expect(readFileSync(env, 'utf8')).toBe('TOKEN=of-this-machine\n');
+    // The control: what is not masked was applied, with what the command wrote, and nothing of the secret.
+    expect(readFileSync(join(bench.workspace, 'plain'), 'utf8')).toBe('1\n');
+    expect(readFileSync(join(bench.workspace, 'linked'), 'utf8')).toBe('evil\n');
+  },
+);
 
 it.skipIf(withoutEngines)('`acode fork apply` needs a person, and its examples work', async () => {
   await using bench = await Bench.at(mainEngine);

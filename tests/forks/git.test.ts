@@ -128,3 +128,57 @@ describe.skipIf(withoutBubblewrap)('a fork of a linked worktree at level bubblew
     expect(readdirSync(STORE)).toEqual([]);
   });
 });
+
+describe.skipIf(withoutEngines)('git in a fork of a plain clone', () => {
+  it('commits in a submodule, narrows a checkout, and moves a directory with mv; git mv gets EXDEV', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const git = (...argv: string[]): string =>
+      execFileSync(
+        'git',
+        ['-c', 'protocol.file.allow=always', '-c', 'user.name=me', '-c', 'user.email=me@host', ...argv],
+        {
+          cwd: host.workspace,
+          encoding: 'utf8',
+          stdio: 'pipe',
+          timeout: 20_000,
+          env: {
+            PATH: process.env['PATH'],
+            HOME: host.workspace,
+            GIT_CONFIG_NOSYSTEM: '1',
+            GIT_CONFIG_GLOBAL: '/dev/null',
+          },
+        },
+      ).trim();
+    using linked = new Linked();
+    git('init', '-q', '-b', 'main');
+    for (const name of ['src', 'docs']) {
+      mkdirSync(host.file(name));
+      writeFileSync(host.file(`${name}/file`), `${name}\n`);
+    }
+    git('add', '-A');
+    git('submodule', '--quiet', 'add', linked.main, 'sub');
+    git('commit', '-q', '-m', 'first');
+    const before = fingerprint(host.workspace);
+    const run = (script: string): Promise<RunResult> =>
+      host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, ...FORK }) });
+    const submodule = await run(
+      `cd sub && echo more >> a.txt && git add -A && ${COMMIT} -m below && git log --format=%s`,
+    );
+    expect(submodule).toMatchObject({ exitCode: 0, stdout: 'below\nfirst\n' });
+    const outer = await run(
+      `git add sub && ${COMMIT} -m above && git submodule status && git fsck --strict 2>&1 && git log --format=%s`,
+    );
+    expect(outer).toMatchObject({
+      exitCode: 0,
+      stdout: expect.stringMatching(/^ [0-9a-f]{40} sub .*\n(?:.*\n)*above\nfirst\n$/),
+    });
+    // A directory of the workspace: rename(2) fails, and mv copies.
+    const moved = await run('git mv src moved; mv src moved && git add -A && git status --short');
+    expect(moved.stderr).toContain('Invalid cross-device link');
+    expect(moved.stdout).toBe('R  src/file -> moved/file\n');
+    const sparse = await run(`${COMMIT} -m moved && git status --short && git sparse-checkout set moved && ls`);
+    expect(sparse).toMatchObject({ exitCode: 0, stdout: 'moved\nsub\n' });
+    expect(fingerprint(host.workspace)).toBe(before);
+    await host.acode.forks.discard();
+  });
+});

@@ -1,13 +1,25 @@
 // Forks wherever a command runs: at level bubblewrap and on Podman, with the same layers as on a Docker Engine.
 
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Acode, policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
 import { BubblewrapBackend } from '../../packages/sandbox/src/isolation/bubblewrap/backend.ts';
-import { partAt } from '../../packages/sandbox/src/workspace/fork/store.ts';
+import { partAt } from '../../packages/sandbox/src/workspace/fork/overlay.ts';
+import { ForkStore } from '../../packages/sandbox/src/workspace/fork/store.ts';
+import { Bench } from '../cli/bench.ts';
 import { openHost } from '../conformance/host.ts';
 import type { ConformanceHost } from '../conformance/host.ts';
 import { targets } from '../conformance/targets.ts';
@@ -76,6 +88,37 @@ describe.each(others)('a fork on $name', target => {
     const local = minor >= 11 ? 'bubblewrap mounts' : '`mount` makes in a user namespace';
     const way = target.level === 'bubblewrap' ? local : 'the engine mounts, as a volume';
     expect(notes.join('\n')).toContain(`The fork of the workspace is an overlay that ${way}`);
+  });
+
+  it('is a copy where that is asked for: same changes, host’s tree as it was, masked files empty', async () => {
+    writeFileSync(host.file('.env'), 'TOKEN=1\n');
+    const was = fingerprint(host.workspace);
+    const copy = { fork: 'copied', forkCopy: true };
+    const { exitCode, stdout, stderr } = await runIn(`cat .env; ${EVERYTHING}`, copy);
+    expect({ exitCode, stdout, stderr }).toEqual({ exitCode: 0, stdout: '', stderr: '' });
+    const { notes } = await host.acode.explain(['true'], {
+      policy: policyFrom({ ...host.image(images.debian), ...copy }),
+    });
+    expect(notes.join('\n')).toContain('The fork of the workspace is a copy');
+    await runIn(EVERYTHING, { fork: 'mounted' });
+    const [copied, mounted] = await Promise.all(
+      ['copied', 'mounted'].map(async fork => {
+        const { changes } = await host.acode.forks.diff({ fork });
+        return changes.map(({ change, kind, path }) => `${change} ${kind} ${path}`);
+      }),
+    );
+    expect(copied).toEqual(mounted);
+    // Each goes on in the other way.
+    const read = 'cat a.txt src/c; test ! -e src/deep; stat -c %a run.sh; rm src/c; echo 2 > two';
+    expect((await runIn(read, copy)).stdout).toBe('one\nmore\nnew\n600\n');
+    expect((await runIn('ls src; cat two', { fork: 'copied' })).stdout).toBe('2\n');
+    expect(await host.acode.forks.undo({ fork: 'copied' })).toHaveLength(1);
+    expect((await runIn('ls src', copy)).stdout).toBe('c\n');
+    expect(fingerprint(host.workspace)).toBe(was);
+    for (const { id } of await host.acode.forks.list()) await host.acode.forks.discard(id);
+    expect(readdirSync(STORE)).toEqual([]);
+    rmSync(host.file('.env'));
+    before = fingerprint(host.workspace);
   });
 
   it('is written by one command at a time, and others have a fork of their own', async () => {
@@ -188,7 +231,7 @@ describe.skipIf(withoutEngines)('the fork of a persistent sandbox', () => {
     await again.run(['sh', '-c', 'rm one; echo 2 > two']);
     await expect(host.acode.run(['ls'], { policy })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
     const [{ id } = { id: '' }] = await host.acode.forks.list();
-    await expect(host.acode.forks.diff({ fork: id })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
+    await expect(host.acode.forks.undo({ fork: id })).rejects.toMatchObject({ code: 'ACODE-FRK-003' });
     await again.kill();
     const { changes } = await host.acode.forks.diff({ fork: id });
     expect(changes.map(({ path, change }) => `${change} ${path}`).sort()).toEqual(['added two', 'deleted a.txt']);
@@ -196,6 +239,120 @@ describe.skipIf(withoutEngines)('the fork of a persistent sandbox', () => {
     expect(await volumesOf(sandbox.id)).toEqual([]);
     expect(fingerprint(workspace)).toBe(before);
     await host.acode.forks.discard();
+  });
+
+  it('is shown and applied while it is written: the sandbox is paused, goes on, and what it changes later is the next diff', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const { workspace } = host;
+    const names = Array.from({ length: 60 }, (_, at) => `f${String(at).padStart(3, '0')}`);
+    for (const name of names) writeFileSync(host.file(name), '0\n');
+    writeFileSync(host.file('a.txt'), 'one\n');
+    const sandbox = await host.acode.create({ policy, keep: true });
+    await sandbox.run(['sh', '-c', 'echo two > a.txt']);
+    expect((await sandbox.diff()).changes.map(({ path, change }) => `${change} ${path}`)).toEqual(['changed a.txt']);
+    expect(await sandbox.apply()).toMatchObject({ outcome: 'applied', applied: 1, removed: false });
+    expect(readFileSync(host.file('a.txt'), 'utf8')).toBe('two\n');
+    expect((await sandbox.diff()).changes).toEqual([]);
+    // A command that never rests: every state that its files ever have at once is a run of one number, and then of the one before.
+    const writer = 'i=0; echo up; while :; do i=$((i+1)); for f in f*; do echo $i > $f; done; done';
+    const running = await sandbox.spawn(['sh', '-c', writer]);
+    await running.stdout[Symbol.asyncIterator]().next();
+    await expect.poll(async () => (await sandbox.run(['cat', 'f059'])).stdout).not.toBe('0\n');
+    const { id: diffId } = await sandbox.diff();
+    await expect(sandbox.apply({ diffId })).rejects.toMatchObject({ code: 'ACODE-FRK-015' });
+    expect(await sandbox.apply()).toMatchObject({ outcome: 'applied', applied: 60 });
+    const numbers = names.map(name => Number(readFileSync(host.file(name), 'utf8')));
+    const [first = 0] = numbers;
+    const at = numbers.findIndex(number => number !== first);
+    const until = at < 0 ? names.length : at;
+    // The one that is being written may be empty.
+    expect(numbers.slice(until + 1)).toEqual(names.slice(until + 1).map(() => first - 1));
+    await running.kill('SIGKILL');
+    await running.result;
+    await sandbox.run(['sh', '-c', 'echo three >> a.txt; echo 1 > new']);
+    await using other = await Acode.open({ workspace, engine: { socket: mainEngine.socket } });
+    const again = await other.connect(sandbox.id);
+    const { changes } = await again.diff();
+    expect(changes.map(({ path }) => path)).toEqual(expect.arrayContaining(['a.txt', 'new']));
+    expect(await again.apply({ only: ['a.txt'] })).toMatchObject({ outcome: 'applied', applied: 1 });
+    expect(readFileSync(host.file('a.txt'), 'utf8')).toBe('two\nthree\n');
+    await again.kill();
+    const left = await host.acode.forks.diff();
+    expect(left.changes.map(({ path }) => path)).not.toContain('a.txt');
+    expect(left.changes.map(({ path }) => path)).toContain('new');
+    await host.acode.forks.discard();
+  });
+
+  it('is copied while it is written, and that copy is what another sandbox goes back to', async () => {
+    await using host = await TestHost.open(mainEngine);
+    for (const name of ['a', 'b', 'c']) writeFileSync(host.file(name), `${name}\n`);
+    const sandbox = await host.acode.create({ policy, keep: true });
+    // A command that never rests: what it writes to two files is the same at every moment but one.
+    const work = 'rm a; mkdir d; echo 1 > d/made; echo B > b; rm -r d; mkdir d; echo 2 > d/made';
+    await sandbox.run(['sh', '-c', work]);
+    const running = await sandbox.spawn([
+      'sh',
+      '-c',
+      'echo up; i=0; while :; do i=$((i+1)); echo $i > t; mv t one; echo $i > t; mv t two; done',
+    ]);
+    await running.stdout[Symbol.asyncIterator]().next();
+    const copy = await sandbox.snapshot('before');
+    expect(copy).toMatchObject({ name: 'before', commands: 1, sandbox: null, isCurrent: false });
+    await running.kill('SIGKILL');
+    await running.result;
+    // What the sandbox does later, what it takes back included, is not in the copy.
+    await sandbox.run(['sh', '-c', 'rm -rf b c d t one two; echo a > a']);
+    await expect(sandbox.snapshot('before')).rejects.toMatchObject({ code: 'ACODE-FRK-007' });
+    await sandbox.kill();
+    const again = await host.acode.create({ policy: { ...policy, fork: 'before' } });
+    const { stdout } = await again.run(['sh', '-c', 'ls; cat b c d/made; cat one; cat two']);
+    const [one, two] = stdout.trim().split('\n').slice(-2).map(Number);
+    expect(stdout).toMatch(/^b\nc\nd\none\n(?:t\n)?two\nB\nc\n2\n/);
+    expect([0, 1]).toContain((one ?? 0) - (two ?? 0));
+    await again.kill();
+    expect(readFileSync(host.file('a'), 'utf8')).toBe('a\n');
+    for (const { id } of await host.acode.forks.list()) await host.acode.forks.discard(id);
+    expect(readdirSync(STORE)).toEqual([]);
+  });
+
+  it('goes on where acode was killed while the sandbox was paused; one that another program paused is left alone', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const sandbox = await host.acode.create({ policy, keep: true });
+    const [{ id } = { id: '' }] = await host.acode.forks.list();
+    const store = new ForkStore(join(process.env['XDG_STATE_HOME'] ?? '', 'acode'), Date.now);
+    const connect = async (): Promise<string> => {
+      await using other = await Acode.open({ workspace: host.workspace, engine: { socket: mainEngine.socket } });
+      return (await (await other.connect(sandbox.id)).run(['echo', 'on'])).stdout;
+    };
+    await withEngine(mainEngine, engine =>
+      engine.containers.freeze(sandbox.containerId, 'pause', { signal: AbortSignal.timeout(60_000) }),
+    );
+    await expect(connect()).rejects.toMatchObject({ code: 'ACODE-SBX-026' });
+    store.paused(id, true);
+    expect(await connect()).toBe('on\n');
+    expect(store.read(id)?.active?.paused).toBeUndefined();
+    await sandbox.kill();
+  });
+
+  it('has commands of its own on the command line, which name a sandbox', async () => {
+    await using bench = await Bench.at(mainEngine);
+    writeFileSync(join(bench.workspace, 'a.txt'), 'one\n');
+    const create = ['sandbox', 'create', '--image', images.busybox];
+    const made = await bench.call([...create, '--fork', '--name', 'web-1']);
+    expect(made.status, made.stderr).toBe(0);
+    await bench.call(['sandbox', 'exec', '--in', 'web-1', '--', 'sh', '-c', 'echo two > a.txt; echo 1 > new']);
+    const diff = await bench.call(['sandbox', 'diff', 'web-1', '--name-only']);
+    expect(diff.stdout.toString(), diff.stderr).toBe('a.txt\nnew\n');
+    const applied = await bench.call(['sandbox', 'apply', 'web-1', '--only', 'a.txt', '--yes']);
+    expect(applied.stdout.toString(), applied.stderr).toContain('`acode sandbox diff web-1` shows what is left');
+    expect(readFileSync(join(bench.workspace, 'a.txt'), 'utf8')).toBe('two\n');
+    expect(existsSync(join(bench.workspace, 'new'))).toBe(false);
+    expect((await bench.call(['sandbox', 'diff', 'web-1', '--name-only'])).stdout.toString()).toBe('new\n');
+    await bench.call([...create, '--name', 'plain']);
+    const refused = await bench.call(['sandbox', 'diff', 'plain']);
+    expect(refused).toMatchObject({ status: 125, stderr: expect.stringContaining('ACODE-FRK-021') });
+    await bench.call(['sandbox', 'kill', 'web-1', 'plain']);
+    await bench.call(['fork', 'discard']);
   });
 
   it('keeps the changes of a sandbox that something else removed, and of one that ends with its process', async () => {

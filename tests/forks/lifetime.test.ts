@@ -1,7 +1,7 @@
 // The life of a fork: what a killed command wrote is not lost, and the oldest of many layers become one.
 
 import { once } from 'node:events';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
@@ -9,6 +9,7 @@ import { policyFrom } from '@acode/sandbox';
 import { ForkStore } from '../../packages/sandbox/src/workspace/fork/store.ts';
 import { Bench } from '../cli/bench.ts';
 import { TestHost, images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { figure } from '../support/waiting.ts';
 
 const listSchema = z.object({
   items: z.array(z.looseObject({ id: z.string(), commands: z.number(), interrupted: z.boolean() })),
@@ -97,6 +98,26 @@ describe.skipIf(withoutEngines)('a fork that has expired', () => {
       if (record.kind === 'removal' && record['what'] === 'fork')
         removals.push(`${String(record['name'])} ${String(record['reason'])}`);
     expect(removals).toEqual(expect.arrayContaining(['old expired', 'used asked']));
+  });
+});
+
+describe.skipIf(withoutEngines)('undo of a command that deleted 10,000 files', () => {
+  it('brings all of them back, as they were', async () => {
+    await using host = await TestHost.open(mainEngine);
+    const run = (script: string) =>
+      host.acode.run(['sh', '-c', script], { policy: policyFrom({ image: images.debian, workspace: 'fork' }) });
+    const files = 10_000;
+    mkdirSync(host.file('scratch'));
+    for (let at = 0; at < files; at += 1) writeFileSync(host.file(`scratch/file${at}`), `${at}\n`);
+    const listing = 'cat scratch/* | wc -c; ls scratch | wc -l; cat kept';
+    await run('echo kept > kept');
+    expect((await run('find scratch -type f -delete; ls scratch')).stdout).toBe('');
+    expect((await host.acode.forks.diff({ limit: 1 })).counts).toEqual({ added: 1, changed: 0, deleted: files });
+    const from = performance.now();
+    expect(await host.acode.forks.undo()).toMatchObject([{ number: 2 }]);
+    figure('undo of 10,000 deletions in ms', performance.now() - from, 1000);
+    expect((await run(listing)).stdout).toBe(`48890\n${files}\nkept\n`);
+    await host.acode.forks.discard();
   });
 });
 

@@ -28,7 +28,7 @@ const HOST: AcodeOptions = {
 // What the level promises, by row. Where a row is also below, the test there attacks by other means.
 const PROBED = [
   'A4 A5 A6 A7 A8 A9 A10 A11 A12 A16 A17b A18 A22 B4 C1 C2 C3 C4 C5 C9 C16',
-  'D1 D2 D12 E1 E2 E3 E5 E7 E8 E9 E10 E14 F1 F2 F5 F20 F20b',
+  'D1 D2 D12 E1 E2 E3 E5 E7 E8 E9 E10 E14 F1 F2 F3b F5 F20 F20b',
 ].flatMap(ids => ids.split(' '));
 // Without a control group nothing bounds memory of several processes, or the number of files in it, as docs/levels.md says.
 const KNOWN_OPEN = ['E2b', 'E4'];

@@ -1,6 +1,6 @@
 // Masks in forks: a layer of empty files, over which commands write what they like, and none of it comes back to the host.
 
-import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Acode, policyFrom } from '@acode/sandbox';
@@ -68,6 +68,27 @@ describe.skipIf(skipped).each(targets)('masks in a fork on $name', ({ socket, sa
     expect(paths).toEqual(expect.arrayContaining(['deleted conf/plain.txt', 'added moved/plain.txt']));
     expect(paths.filter(one => /\.env|conf\/keys\/server|private/.test(one))).toEqual([]);
     expect(masked).toEqual(['.env', 'conf/keys/server.key', 'private']);
+  });
+
+  it('are what they were after an apply of everything else', async () => {
+    const hidden = ['.env', 'conf/keys/server.key', 'private/deep/note'];
+    const before = hidden.map(name => [readFileSync(file(name), 'utf8'), statSync(file(name)).mtimeMs]);
+    const part = { fork: 'part' };
+    const write =
+      'echo mine >.env; echo evil >conf/keys/server.key; rm private/deep/note 2>/dev/null; echo x >private/new';
+    await acode.run(['sh', '-c', `${write}; echo 1 >plain.txt`], { policy: policyFrom(part), risk: 'low' });
+    expect(await acode.forks.apply({ ...part, acceptRisk: 'all' })).toMatchObject({ outcome: 'applied', applied: 1 });
+    expect(readFileSync(file('plain.txt'), 'utf8')).toBe('1\n');
+    expect(hidden.map(name => [readFileSync(file(name), 'utf8'), statSync(file(name)).mtimeMs])).toEqual(before);
+    expect(existsSync(file('private/new'))).toBe(false);
+    // What was written there is still in the fork, and not even a name brings it.
+    const named = await acode.forks
+      .apply({ ...part, only: ['.env'], acceptRisk: 'all' })
+      .catch((error: unknown) => error);
+    expect(named).not.toMatchObject({ applied: 1 });
+    expect(readFileSync(file('.env'), 'utf8')).toBe(SECRET);
+    await acode.forks.discard('part');
+    rmSync(file('plain.txt'));
   });
 
   it('hold where the file is replaced on the host meanwhile', async () => {

@@ -25,6 +25,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     expect(tools.map(({ name }) => name)).toEqual([
       ...['run_command', 'open_sandbox', 'list_sandboxes', 'run_in_sandbox', 'read_output', 'write_input'],
       ...['stop_command', 'read_file', 'edit_file', 'write_file', 'list_directory', 'search_files', 'close_sandbox'],
+      'request_access',
       'status',
     ]);
     expect(Buffer.byteLength(JSON.stringify({ tools }))).toBeLessThan(10_000);

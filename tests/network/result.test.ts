@@ -91,7 +91,7 @@ describe.skipIf(withoutEngines)('a run', () => {
         rule: 'network.none',
         setBy: { layer: 'built-in' },
         suspected: expect.stringContaining('bad address'),
-        remedies: [{ kind: 'provide-offline' }, { kind: 'change-request', suggested: 'bridge' }],
+        remedies: [{ kind: 'provide-offline' }, { kind: 'change-request', suggested: 'allow=<host>' }],
       },
     ]);
     expect(lines.filter(({ message }) => message === 'denied: the sandbox has no network')).toHaveLength(1);

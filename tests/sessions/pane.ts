@@ -41,6 +41,12 @@ export class Pane implements AsyncDisposable {
     await this.#tmux('send-keys', 'Enter');
   }
 
+  /** Pastes text, marked as such where the program asked for that. */
+  async paste(text: string): Promise<void> {
+    await this.#tmux('set-buffer', '-b', 'pasted', text);
+    await this.#tmux('paste-buffer', '-d', '-p', '-b', 'pasted');
+  }
+
   /** Presses keys by the names that tmux has for them. */
   async press(...keys: readonly string[]): Promise<void> {
     await this.#tmux('send-keys', ...keys);
@@ -94,6 +100,8 @@ export class Pane implements AsyncDisposable {
     });
     // What is sent to the clipboard becomes a buffer of tmux, where a test can see it.
     await this.#tmux('set-option', '-s', 'set-clipboard', 'on');
+    // Shift-Enter is a key of its own for programs that ask for it.
+    await this.#tmux('set-option', '-s', 'extended-keys', 'on');
     await this.until(/host>$/);
   }
 

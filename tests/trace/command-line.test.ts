@@ -45,6 +45,8 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'sandbox build-image': [['--base=example.invalid/none:1'], 'acode.error/1', ERROR],
   // What they do with a sandbox that there is, tests/sessions shows.
   'sandbox create': [['--image=example.invalid/none:1'], 'acode.error/1', ERROR],
+  'sandbox diff': [['none'], 'acode.error/1', ERROR],
+  'sandbox apply': [['none', '--check'], 'acode.error/1', ERROR],
   'sandbox shell': [['none'], 'acode.error/1', ERROR],
   'sandbox cp': [['none:/x', 'y'], 'acode.error/1', ERROR],
   'sandbox forward': [['none', '80'], 'acode.error/1', ERROR],
@@ -81,12 +83,50 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'config check': [[], 'acode.config/1', 'schema ok items'],
   'config path': [[], 'acode.config/1', 'schema items'],
   'config edit': [[], 'acode.error/1', ERROR],
+  // What agents, hooks and swarms do where there are some, tests/agents, packages/cli and tests/swarm show.
+  'agent list': [[], 'acode.agents/1', 'schema items'],
+  'agent show': [['claude'], 'acode.agent-preset/1', 'schema preset changedBy'],
+  'egress presets': [[], 'acode.egress-presets/1', 'schema items'],
+  'egress log': [[], 'acode.egress-log/1', 'schema items'],
+  'egress pending': [[], 'acode.egress-pending/1', 'schema items'],
+  'egress test': [
+    ['https://pypi.org/'],
+    'acode.egress-test/1',
+    'schema host port network list setBy inspected allowed reason entry text',
+  ],
+  'hook status': [[], 'acode.hook-status/1', 'schema items'],
+  login: [[], 'acode.logins/1', 'schema items'],
+  logout: [['none'], 'acode.logout/1', 'schema name removed revoked'],
+  'swarm list': [[], 'acode.swarm-list/1', 'schema items'],
+  'agent update': [['none'], 'acode.error/1', ERROR],
+  agent: [['cluade'], 'acode.error/1', ERROR],
+  'egress allow': [['00000000'], 'acode.error/1', ERROR],
+  'hook install': [['none'], 'acode.error/1', ERROR],
+  'hook remove': [['none'], 'acode.error/1', ERROR],
+  'hook exec': [['none'], 'acode.error/1', ERROR],
+  'mcp wrap': [['--', 'true'], 'acode.error/1', ERROR],
+  init: [[], 'acode.init/1', 'schema file outcome doctor next'],
+  'sandbox snapshot': [['none'], 'acode.error/1', ERROR],
+  'swarm add': [['none'], 'acode.error/1', ERROR],
+  'swarm run': [[], 'acode.error/1', ERROR],
+  'swarm resume': [[], 'acode.error/1', ERROR],
+  'swarm status': [[], 'acode.error/1', ERROR],
+  'swarm stop': [[], 'acode.error/1', ERROR],
+  'swarm pause': [[], 'acode.error/1', ERROR],
+  'swarm continue': [[], 'acode.error/1', ERROR],
+  'swarm retry': [['none'], 'acode.error/1', ERROR],
+  'swarm logs': [['none'], 'acode.error/1', ERROR],
+  'swarm review': [[], 'acode.error/1', ERROR],
+  'swarm merge': [[], 'acode.error/1', ERROR],
+  'swarm repair': [[], 'acode.error/1', ERROR],
+  'swarm discard': [[], 'acode.error/1', ERROR],
+  worker: [[], 'acode.error/1', ERROR],
 };
 
 // Does something itself and has commands below it.
-const BOTH = ['serve', 'completion'];
+const BOTH = ['serve', 'completion', 'agent', 'mcp'];
 // acode starts it for itself, detached and without output.
-const INTERNAL = ['scan-workspace'];
+const INTERNAL = ['scan-workspace', 'swarm orchestrate'];
 
 function leavesOf(command: CommandUnknownOpts): string[] {
   const below = command.commands.flatMap(leavesOf);

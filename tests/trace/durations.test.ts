@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Sandbox } from '@acode/sandbox';
 import { containerName } from '../../packages/sandbox/src/lifecycle/session.ts';
 import { leftover } from '../ownership/victims.ts';
-import { TestHost, engines, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
+import { TestHost, engines, images, makeWorkspace, withEngine, withoutEngines } from '../support/engines.ts';
 import { figure } from '../support/waiting.ts';
 
 const ROUNDS = 5;
@@ -44,6 +44,31 @@ describe.skipIf(withoutEngines).each(engines)('on $name', engine => {
     figure(`sandbox made, ${engine.name}`, made, 2000);
     figure(`command in it, ${engine.name}`, started, 500);
     figure(`sandbox removed, ${engine.name}`, removed, 1000);
+  });
+
+  it('hello world is said within 1 s in a sandbox of its own, and an image that is there is found within 100 ms', async () => {
+    await using host = await TestHost.open(engine, { pool: false });
+    await host.acode.run(['true']);
+    const said = await rounds(() =>
+      timed(async () => expect((await host.acode.run(['echo', 'hello world'])).stdout).toBe('hello world\n')),
+    );
+    const found = await rounds(() =>
+      timed(async () => expect(await host.acode.images.isPresent(images.busybox)).toBe(true)),
+    );
+    figure(`hello world, ${engine.name}`, said, 1000);
+    figure(`image that is there, ${engine.name}`, found, 100);
+  });
+
+  it('five sandboxes made at once are there within 10 s', async () => {
+    await using host = await TestHost.open(engine, { pool: false, maxConcurrent: 5 });
+    await host.acode.run(['true']);
+    const made: Sandbox[] = [];
+    const took = await timed(async () => {
+      made.push(...(await Promise.all(Array.from({ length: 5 }, () => host.acode.create()))));
+    });
+    figure(`five sandboxes made at once, ${engine.name}`, took, 10_000);
+    expect(new Set(made.map(({ containerId }) => containerId)).size).toBe(5);
+    await Promise.all(made.map(sandbox => sandbox.kill()));
   });
 
   it('a command that does not listen is stopped within 2 s and its grace', async () => {

@@ -81,7 +81,6 @@ describe.skipIf(withoutEngines)('a setting', () => {
 
   it.each([
     ['disk throughput', 'defaults: { blkio: { weight: 10 } }'],
-    ['bandwidth', 'defaults: { bandwidth: 1m }'],
     ['no sandbox at all', 'enabled: false'],
   ])('that has no effect yet, %s, is refused and never ignored', async (_, text) => {
     const file = join(directory, 'mine.yml');

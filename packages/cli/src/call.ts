@@ -45,6 +45,8 @@ export interface CallParts {
   readonly sayPending?: ((call: Call) => Promise<void>) | undefined;
   /** The program of this process; absent where the process is not this call’s own. */
   readonly program?: OwnProgram | undefined;
+  /** Whether a hook of an agent sent it. */
+  readonly isHook?: boolean | undefined;
 }
 
 /** One call of one command. */
@@ -59,6 +61,7 @@ export class Call {
   readonly called: string;
   readonly progress: Progress;
   readonly program: OwnProgram | undefined;
+  readonly isHook: boolean;
   readonly runCli: RunCli;
   /** Directories besides the workspace that the command of this call could write. */
   readonly written: string[] = [];
@@ -79,6 +82,7 @@ export class Call {
     this.argv = parts.argv;
     this.called = parts.called;
     this.program = parts.program;
+    this.isHook = parts.isHook === true;
     this.runCli = parts.runCli;
     this.#lender = parts.lender;
     this.#note = parts.note ?? null;

@@ -14,6 +14,8 @@ export interface Caller {
   readonly before: readonly string[];
   /** Directories besides the workspace that the command of this call could write. */
   readonly written: readonly string[];
+  /** Whether a hook of an agent sent it. */
+  readonly isHook?: boolean;
   place(): Promise<Place>;
   /** Prints to standard error. */
   say(text: string): Promise<void>;

@@ -29,7 +29,7 @@ const PARTIAL_RESULT_MS = 2000;
 const FAILED = 125;
 // What programs call, and a person never sees.
 const SAYS_NOTHING = ['completion', SCAN_COMMAND];
-const TAKES_COMMAND = ['exec', 'run', 'explain', 'shell', 'build', 'test'];
+const TAKES_COMMAND = ['agent', 'exec', 'run', 'explain', 'shell', 'build', 'test', 'wrap'];
 
 /**
  * Runs the command.
@@ -95,7 +95,9 @@ class CommandLine {
     const end = argv.indexOf('--');
     // Before `--` nothing but options and one quoted line stand, so that `--fork` never takes the command for its name.
     const before = end < 0 ? argv : argv.slice(0, end);
-    this.#before = before.map(argument => (argument === '--fork' ? '--fork=current' : argument));
+    this.#before = before.map(argument =>
+      argument === '--fork' ? '--fork=current' : argument === '--learn' ? '--learn=ask' : argument,
+    );
     this.#argv = end < 0 ? null : argv.slice(end + 1);
     this.#around = around;
     this.#printed = { text: '', width: lookOf(around.stdout, around.io, false).width };

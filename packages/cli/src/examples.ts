@@ -16,14 +16,17 @@ export interface Example {
   readonly terminal?: true;
   /** Set where it needs a fork with changes: tests/forks/apply.test.ts has one. */
   readonly fork?: true;
+  /** Set where it needs a login, or a package from a registry. */
+  readonly outside?: true;
 }
 
 /** The examples of each command that has some, by what the user calls. */
 export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   acode: [
-    { type: 'acode sandbox status', for: 'is there an engine to run on?' },
+    { type: 'acode agent claude', for: 'the whole agent, on a fork', terminal: true },
     { type: 'acode run "ls | wc -l"', for: 'a line for the shell' },
     { type: 'acode run --memory 256 --timeout 30 -- sh ./build.sh', for: 'a program, with limits' },
+    { type: 'acode run --network allow=npm:install -- npm ci', for: 'with the hosts that it needs', project: true },
     { type: 'acode --json sandbox list', for: 'any command can print JSON' },
   ],
   'acode sandbox exec': [
@@ -68,6 +71,22 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode run "ls | wc -l"', for: 'a line for the shell of the image' },
     { type: 'acode run --risk high -- sh ./build.sh', for: 'a program you do not trust' },
     { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
+    { type: 'acode run --learn -- npm test', for: 'asks which hosts it needs', project: true, terminal: true },
+  ],
+  'acode agent': [
+    { type: 'acode agent claude', for: 'on a fork; at the end you apply, keep or discard', terminal: true },
+    { type: 'acode agent codex -p "Fix the failing test"', for: 'one task, without a screen', outside: true },
+    { type: 'acode agent claude --resume', for: 'go on with the last session', terminal: true },
+    { type: 'acode agent list', for: 'the agents that acode knows' },
+  ],
+  'acode swarm': [
+    { type: 'acode swarm run --dry-run', for: 'plan, sizes and policies of the task files', outside: true },
+    { type: 'acode swarm run', for: 'run them; each becomes a branch', outside: true },
+    { type: 'acode swarm review', for: 'what each task changed', outside: true },
+  ],
+  'acode hook': [
+    { type: 'acode hook status', for: 'which agents run their commands in sandboxes' },
+    { type: 'acode hook install claude', for: 'from now on, those of Claude Code', home: true },
   ],
   'acode build': [
     { type: 'acode build', for: 'npm run build, cargo build, go build ./…, make', project: true },
@@ -77,7 +96,18 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode test', for: 'npm test, pytest, cargo test, go test ./…', project: true },
     { type: 'acode test --parallel', for: 'one sandbox for each package of a monorepo', project: true },
   ],
+  'acode fork': [
+    { type: 'acode run --fork "touch new.txt"', for: 'a command that writes a fork, not your files', fork: true },
+    { type: 'acode fork diff', for: 'what it changed', fork: true },
+    { type: 'acode fork apply', for: 'apply it to your files; asks first', terminal: true },
+    { type: 'acode fork discard', for: 'or remove it', fork: true },
+  ],
   'acode fork list': [{ type: 'acode fork list', for: 'what commands wrote in place of the workspace' }],
+  'acode login': [
+    { type: 'acode login corp', for: 'a server of your configuration', terminal: true },
+    { type: 'acode login', for: 'the logins that there are' },
+  ],
+  'acode logout': [{ type: 'acode logout corp', for: 'at its server, and here', outside: true }],
   'acode masks': [{ type: 'acode masks list', for: 'files that commands see empty, and why' }],
   'acode fork apply': [
     { type: 'acode fork apply', for: 'all changes; asks first', terminal: true },
@@ -89,6 +119,23 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   'acode mcp': [
     { type: 'acode mcp --print-config claude-code', for: 'what to put into which file' },
     { type: 'acode mcp --print-config codex', for: 'for another client' },
+    {
+      type: 'acode mcp wrap --network allow=npm:install -- npx -y some-server',
+      for: 'another server, in a sandbox',
+      outside: true,
+    },
+  ],
+  'acode egress': [
+    { type: 'acode egress presets', for: 'what a list may name, and what each does not prevent' },
+    { type: 'acode egress test https://pypi.org/simple/ --network allow=pypi', for: 'by which rule; sends nothing' },
+    { type: 'acode egress log', for: 'what commands connected to, and were refused' },
+    { type: 'acode egress pending', for: 'refused hosts that you can allow' },
+    { type: 'acode egress allow 3fa9c1d2', for: 'one of them, once; asks first', terminal: true },
+  ],
+  'acode egress allow': [
+    { type: 'acode egress allow 3fa9c1d2', for: 'for the command that asked, or the next one', terminal: true },
+    { type: 'acode egress allow 3fa9c1d2 --task', for: 'for its task or workspace, for eight hours', terminal: true },
+    { type: 'acode egress allow 3fa9c1d2 --save', for: 'for good, in your own file', terminal: true },
   ],
   'acode explain': [
     { type: 'acode explain -- sh ./build.sh', for: 'which limits, and who set them' },

@@ -28,6 +28,8 @@ export interface Served {
   readonly note?: Note | null;
   /** The file this process was started from, where it may leave a background process behind. */
   readonly entry?: string;
+  /** Whether it is a command of an agent that a hook sent here. More follow it, so that it need not be the second one. */
+  readonly isHook?: boolean;
   /** Whether a server had accepted the call, and the connection was lost. */
   readonly lost?: true;
 }

@@ -3,6 +3,7 @@
 import { closeSync, fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import { fileURLToPath } from 'node:url';
+import { hookStep } from './hooks/step.ts';
 import type { Io } from './io.ts';
 import { throughServer } from './serve/client.ts';
 
@@ -64,12 +65,23 @@ async function fail(error: Error): Promise<void> {
 
 // The command itself is loaded where no server does the work. All output is with its reader then; an input that never ends,
 // or a connection that lingers, does not keep the process.
-async function perform(argv: readonly string[]): Promise<void> {
+async function perform(words: readonly string[]): Promise<void> {
+  const step = await hookStep(words, io);
+  if (step?.kind === 'end') return answer(step);
+  const argv = step?.argv ?? words;
   const outcome = await throughServer(argv, io, terminals);
   if (outcome.kind === 'done') return leave(outcome.status);
   const { runCli } = await import('./cli.ts');
   const entry = fileURLToPath(import.meta.url);
-  leave(await runCli(argv, io, outcome.kind === 'lost' ? { lost: true } : { note: outcome.note, entry }));
+  const alone = { note: outcome.kind === 'alone' ? outcome.note : null, entry, isHook: step !== null };
+  leave(await runCli(argv, io, outcome.kind === 'lost' ? { lost: true } : alone));
+}
+
+// A reader that closed one of the streams reads no answer, and an agent takes a failed hook for none.
+function answer({ status, stdout, stderr }: { status: number; stdout: string; stderr: string }): void {
+  process.stdout.on('error', () => leave(FAILED));
+  process.stderr.on('error', () => leave(status));
+  process.stderr.write(stderr, () => process.stdout.write(stdout, () => leave(status)));
 }
 
 // No `await` here: the bundled entry is no module, because those load more slowly.

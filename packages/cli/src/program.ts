@@ -4,14 +4,19 @@ import { Command } from '@commander-js/extra-typings';
 import type { CommandUnknownOpts, CommanderError } from '@commander-js/extra-typings';
 import { addCommonOptions } from './arguments/common.ts';
 import type { Perform } from './call.ts';
+import { agentCommand } from './commands/agent.ts';
 import { auditCommands } from './commands/audit.ts';
 import { changesCommand } from './commands/changes.ts';
 import { completionCommand } from './commands/completion.ts';
 import { configCommands } from './commands/config.ts';
 import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
+import { egressCommands } from './commands/egress.ts';
 import { explainCommand } from './commands/explain.ts';
 import { forkCommands } from './commands/fork.ts';
+import { hookCommands } from './commands/hook.ts';
+import { initCommand } from './commands/init.ts';
+import { loginCommand, logoutCommand } from './commands/login.ts';
 import { maskCommands } from './commands/masks.ts';
 import { mcpCommand } from './commands/mcp.ts';
 import { projectCommands } from './commands/project.ts';
@@ -19,8 +24,10 @@ import { runCommand } from './commands/exec.ts';
 import { scanWorkspaceCommand } from './commands/scan-workspace.ts';
 import { serveCommand } from './commands/serve.ts';
 import { statsCommand } from './commands/stats.ts';
+import { swarmCommands } from './commands/swarm.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall-command.ts';
+import { workerCommand } from './commands/worker.ts';
 import type { Complained } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
 import { hanging } from './terminal/wrap.ts';
@@ -60,24 +67,37 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .description(ABOUT)
     .enablePositionalOptions()
     .version(ownVersion(), '-V, --version', 'show the version')
-    .addCommand(sandboxCommands(perform))
+    .commandsGroup('Run:')
     .addCommand(runCommand(perform))
+    .addCommand(agentCommand(perform))
     .addCommand(projectCommands(perform, 'build'))
     .addCommand(projectCommands(perform, 'test'))
+    .addCommand(swarmCommands(perform))
+    .addCommand(sandboxCommands(perform))
+    .commandsGroup('See what commands did, and decide:')
     .addCommand(forkCommands(perform))
-    .addCommand(maskCommands(perform))
-    .addCommand(serveCommand(perform))
-    .addCommand(mcpCommand(perform))
+    .addCommand(changesCommand(perform))
+    .addCommand(egressCommands(perform))
+    .addCommand(auditCommands(perform))
+    .addCommand(statsCommand(perform))
+    .commandsGroup('Say what commands may do:')
     .addCommand(explainCommand(perform))
     .addCommand(configCommands(perform))
     .addCommand(trustCommand(perform))
-    .addCommand(changesCommand(perform))
-    .addCommand(auditCommands(perform))
-    .addCommand(statsCommand(perform))
+    .addCommand(maskCommands(perform))
+    .addCommand(loginCommand(perform))
+    .addCommand(logoutCommand(perform))
+    .commandsGroup('For agents that stay outside:')
+    .addCommand(mcpCommand(perform))
+    .addCommand(hookCommands(perform))
+    .commandsGroup('This machine:')
+    .addCommand(initCommand(perform))
     .addCommand(doctorCommand(perform))
-    .addCommand(dockerCommands(perform))
+    .addCommand(serveCommand(perform))
     .addCommand(completionCommand(perform))
     .addCommand(uninstallCommand(perform))
+    .addCommand(workerCommand(perform))
+    .addCommand(dockerCommands(perform))
     .addCommand(scanWorkspaceCommand(perform), { hidden: true })
     .helpCommand('help [command...]', 'Show the help of a command');
   prepare(program, printed);

@@ -9,6 +9,8 @@
 //   forwarder frames        All connections share stdin and stdout, as frames with credit for each stream. Ends with its input.
 //   forwarder enter PROGRAM [WORD…]   Outside, before a sandbox of level bubblewrap: becomes PROGRAM in a new network namespace in
 //                           which an ordinary user may listen on every port. The sandbox gets no other.
+//   forwarder git [WORD…]   Inside, as Git’s client for SSH: hands the words to the trusted process, which decides and runs ssh
+//                           outside, and relays its streams. Ends with its exit status.
 //
 // Control lines from the trusted process: "listen ADDRESS PORT", "name HOST ADDRESS", "suffix .HOST", "forget" (all names; a
 // batch begins with it), "dns" (listen on port 53), "answer NUMBER ADDRESS|none", "end" (of a batch). To it: "ready",
@@ -23,6 +25,7 @@
 #include <fcntl.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -770,12 +773,110 @@ static void enter(char **program) {
   fail(program[0]);
 }
 
+// ---- git: the client for SSH inside; proxy/git.ts is the other side
+
+enum { GIT_ADDRESS = 0x7f070001, GIT_PORT = 9418, GIT_REQUEST = 4094, GIT_PIECE = 4096, GIT_FAILED = 255 };
+
+static _Noreturn void git_failed(const char *why) {
+  dprintf(2, "acode: %s\n", why);
+  _exit(GIT_FAILED);
+}
+
+static void write_whole(int fd, const char *data, size_t length) {
+  while (length > 0) {
+    ssize_t written = write(fd, data, length);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) _exit(GIT_FAILED);
+    data += written;
+    length -= (size_t)written;
+  }
+}
+
+static int ask_git(char **words) {
+  static char request[2 + GIT_REQUEST];
+  struct sockaddr_in where = {.sin_family = AF_INET, .sin_port = htons(GIT_PORT), .sin_addr.s_addr = htonl(GIT_ADDRESS)};
+  const char *version = getenv("GIT_PROTOCOL"), *word = version ? version : "";
+  size_t used = 2;
+  for (; word; word = *words++) {
+    size_t length = strlen(word) + 1;
+    if (length > sizeof request - used) git_failed("the request of git is too long");
+    memcpy(request + used, word, length);
+    used += length;
+  }
+  request[0] = (char)(used - 2);
+  request[1] = (char)((used - 2) >> 8);
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || connect(fd, (struct sockaddr *)&where, sizeof where)) git_failed("no repository over SSH is in the allow-list");
+  write_whole(fd, request, used);
+  return fd;
+}
+
+// Never waits for one stream while another has something: Git may do the same at its ends.
+static _Noreturn void git_ssh(char **words) {
+  static char input[BLOCK], frames[BLOCK];
+  size_t sent = 0, filled = 0, start = 0, used = 0, left = 0;
+  char type = 0;
+  bool ended = false;
+  int fd = ask_git(words);
+  for (;;) {
+    while (left == 0 && used >= 4) {
+      type = frames[start];
+      left = (uint8_t)frames[start + 2] | (size_t)(uint8_t)frames[start + 3] << 8;
+      start += 4;
+      used -= 4;
+    }
+    size_t part = left < used ? left : used;
+    if (part > 0 && type == 'X') _exit((uint8_t)frames[start]);
+    bool prints = part > 0 && type == 'O';
+    struct pollfd streams[3] = {
+        {.fd = ended || filled > 0 ? -1 : 0, .events = POLLIN},
+        {.fd = part == 0 || filled > 0 ? fd : -1, .events = (short)((part == 0 ? POLLIN : 0) | (filled > 0 ? POLLOUT : 0))},
+        {.fd = prints ? 1 : -1, .events = POLLOUT},
+    };
+    bool reads = part == 0;
+    if (part > 0 && type != 'O') {
+      if (type == 'E') write_whole(2, frames + start, part);
+    } else {
+      if (poll(streams, 3, -1) < 0) {
+        if (errno == EINTR) continue;
+        fail("poll");
+      }
+      part = prints && streams[2].revents ? (part < GIT_PIECE ? part : GIT_PIECE) : 0;
+      // A pipe that is ready takes this much at once.
+      if (part > 0) write_whole(1, frames + start, part);
+    }
+    start += part;
+    used -= part;
+    left -= part;
+    if (reads && (streams[1].revents & (POLLIN | POLLHUP | POLLERR))) {
+      memmove(frames, frames + start, used);
+      start = 0;
+      ssize_t got = recv(fd, frames + used, sizeof frames - used, MSG_DONTWAIT);
+      if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) git_failed("the connection to the repository ended");
+      if (got > 0) used += (size_t)got;
+    }
+    if (streams[0].revents) {
+      ssize_t got = read(0, input, sizeof input);
+      if (got > 0) filled = (size_t)got;
+      else if (got == 0 || errno != EINTR) ended = true;
+      if (ended) shutdown(fd, SHUT_WR);
+    }
+    if (filled > 0 && (streams[1].revents & (POLLOUT | POLLHUP | POLLERR))) {
+      ssize_t written = send(fd, input + sent, filled - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (written > 0) sent += (size_t)written;
+      if (written < 0 && errno != EAGAIN && errno != EINTR) sent = filled;  // What it still says is read nevertheless.
+      if (sent == filled) sent = filled = 0;
+    }
+  }
+}
+
 int main(int count, char **words) {
   if (count > 2 && strcmp(words[1], "enter") == 0) enter(words + 2);
+  if (count > 1 && strcmp(words[1], "git") == 0) git_ssh(words + 2);
   harden();
   uses_frames = count == 2 && strcmp(words[1], "frames") == 0;
   if (!uses_frames && !(count == 3 && strcmp(words[1], "socket") == 0)) {
-    dprintf(2, "usage: forwarder socket PATH | frames | enter PROGRAM [WORD]...\n");
+    dprintf(2, "usage: forwarder socket PATH | frames | enter PROGRAM [WORD]... | git [WORD]...\n");
     return 2;
   }
   if (!uses_frames) start_socket(words[2]);

@@ -29,6 +29,9 @@ const STUCK_MS = 2000;
 const task = JSON.parse(process.argv[2] ?? '');
 /** The nonces of what was being made when the session died, until it appears. */
 const making = new Set((process.argv[3] ?? '').split(',').filter(Boolean));
+/** How the names begin under which the session may have offered commands of its sandboxes: the first half of their ids. */
+const offered = new Set();
+const HALF_ID = 16;
 const MAX_JOURNAL_BYTES = 1024 * 1024;
 
 /**
@@ -108,7 +111,9 @@ async function owned(kind) {
   /** @type {Thing[]} */
   const things = (kind === 'volume' ? reply.Volumes : reply) ?? [];
   for (const { Labels: labels } of things) making.delete(labels?.['acode.nonce'] ?? '');
-  return things.filter(thing => isMine(kind, thing)).map(thing => described(kind, thing));
+  const mine = things.filter(thing => isMine(kind, thing)).map(thing => described(kind, thing));
+  for (const { sandboxId } of mine) offered.add(sandboxId.replaceAll('-', '').slice(0, HALF_ID));
+  return mine;
 }
 
 /**
@@ -261,7 +266,10 @@ while (!isQuiet() && Date.now() - began < GIVE_UP_MS) {
 // Where the session offered its commands to other processes, nobody listens any more.
 const offers = join(dirname(dirname(task.ownerSocket)), 'commands');
 const names = await readdir(offers).catch(() => []);
-for (const name of names.filter(one => /^[0-9a-f]{16}-[0-9a-f]{8}$/.test(one)))
-  if (await isDead(join(offers, name))) await rm(join(offers, name), { force: true });
+for (const name of names.filter(one => /^[0-9a-f]{16}-[0-9a-f]{8}~?$/.test(one))) {
+  // With `~`, a socket has not answered yet: those of other sessions look dead for a moment.
+  const isOver = name.endsWith('~') ? offered.has(name.slice(0, HALF_ID)) : await isDead(join(offers, name));
+  if (isOver) await rm(join(offers, name), { force: true });
+}
 // The second is the name it has until it answers.
 for (const path of [task.ownerSocket, `${task.ownerSocket}~`]) await rm(path, { force: true });

@@ -1,7 +1,8 @@
 // The public surface of @acode/sandbox and nothing else.
 
 export { Acode } from './host/acode.ts';
-export type { Logs, Observer } from './host/acode.ts';
+export type { Observer } from './host/acode.ts';
+export type { Logs } from './host/logs.ts';
 export type { ConfigInput } from './contract/config.ts';
 export type {
   CheckedConfigFile,
@@ -35,19 +36,19 @@ export type { CachePolicy, CacheSpec, CacheTool, CacheVolume } from './contract/
 export { chooseChanges } from './contract/changes.ts';
 export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
-export { AcodeError, ERRORS, defineErrors, entry as errorEntry, limitError } from './contract/errors.ts';
+export { ERRORS, entry as errorEntry } from './contract/error-table.ts';
+export { AcodeError, defineErrors, limitError } from './contract/errors.ts';
 export type {
   AnyEntry,
   ErrorCode,
   ErrorContexts,
   ErrorEntry,
   ErrorFindings,
-  ErrorJson,
-  ErrorTable,
-  ForeignErrorJson,
   MountViolation,
   SecurityViolation,
-} from './contract/errors.ts';
+} from './contract/error-table.ts';
+export type { Shortage } from './contract/system-error.ts';
+export type { ErrorJson, ErrorTable, ForeignErrorJson } from './contract/errors.ts';
 export type { AcodeEvent, AcodeEventType, AcodeEvents, EventBus, RemovalReason } from './contract/events.ts';
 export type {
   EngineResource,
@@ -94,7 +95,8 @@ export { LEVELS, RISKS, isAtLeast, isBoundary } from './contract/levels.ts';
 export { PROFILE_NAMES } from './contract/profiles.ts';
 export type { ProfileName } from './contract/profiles.ts';
 export type { Level, Risk } from './contract/levels.ts';
-export { policyFrom } from './contract/policy.ts';
+export { STATE_TARGET, policyFrom } from './contract/policy.ts';
+export type { ImageProgram, ServiceInput, ServiceRequest } from './contract/services.ts';
 export type {
   AllowedHosts,
   DiskInput,
@@ -106,14 +108,25 @@ export type {
   LimitsInput,
   MountRequest,
   NamedNetwork,
+  NetworkLimitsInput,
   PolicyFields,
+  StateRequest,
   PolicyInput,
   PortRequest,
   Sourced,
   UserId,
 } from './contract/policy.ts';
+export type { ProgramRequest, Programs } from './contract/programs.ts';
 export { networkName } from './contract/network.ts';
 export type { NetworkMode } from './contract/network.ts';
+export type {
+  CredentialForm,
+  CredentialRequest,
+  CredentialSource,
+  EgressCredential,
+  LoginDefinition,
+} from './contract/credentials.ts';
+export type { LoginAttempt, LoginInfo, LoginOptions, LoginsOfUser, LogoutReport } from './contract/logins.ts';
 export type {
   EgressConnection,
   EgressProtocol,
@@ -121,7 +134,18 @@ export type {
   EgressRequests,
   EgressRule,
   EgressTreatment,
+  GitSsh,
 } from './contract/egress.ts';
+export type {
+  AccessAnswer,
+  AccessGrantRequest,
+  AccessQuestion,
+  GrantedAccess,
+  NetworkAccess,
+  PendingAccess,
+  PresetInfo,
+  RunningNetwork,
+} from './contract/network-access.ts';
 export type { BuildProjectOptions, ProjectImage, ProjectInput, ProjectInstall } from './contract/project-image.ts';
 export type { Clock, LogFields, Logger, MetricLabels, Metrics } from './contract/ports.ts';
 export { denialParts, denialText } from './contract/denial-text.ts';
@@ -182,6 +206,7 @@ export type {
   ForkPatch,
   ForkPatchRequest,
   Forks,
+  ForkCopyOptions,
   ForkCreateOptions,
   ForkExport,
   ForkExportRequest,
@@ -229,6 +254,7 @@ export type {
   MountSpec,
   SandboxIdentity,
   SandboxSpec,
+  ServiceSpec,
   TmpfsSpec,
 } from './contract/spec.ts';
 export type {
@@ -242,6 +268,12 @@ export type {
   ProbeVerdict,
 } from './host/doctor/report.ts';
 export type { AcodeOptions } from './host/options.ts';
+export { directoriesOf, ensurePrivateDirectory, homeOf } from './lifecycle/directories.ts';
+export type { Directories, DirectoriesHost } from './lifecycle/directories.ts';
+export { LockTimeoutError, Locks } from './lifecycle/lock.ts';
+export type { LockWait, LocksOptions } from './lifecycle/lock.ts';
+export { readPrivateFile, writePrivateFile } from './lifecycle/private-file.ts';
+export type { BoundedFile, PrivateRead, PrivateWrite } from './lifecycle/private-file.ts';
 export type { TrustKey } from './policy/repository.ts';
 export type { RefusedKey, Trust, TrustReport } from './run/repository.ts';
 export { TerminalSanitiser } from './run/output/terminal.ts';

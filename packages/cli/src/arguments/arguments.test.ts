@@ -136,6 +136,7 @@ describe('an argument is refused', () => {
     ['a user without group', user, '1000'],
     ['a network with a comma', network, 'a,b'],
     ['an allow-list without a list', network, 'allow'],
+    ['a list without allow=', network, 'npm:install'],
     ['an allow-list with an empty entry', network, 'allow=a.example,'],
     ['an unknown risk', risk, 'huge'],
     ['a variable without a name', variable, '=x'],

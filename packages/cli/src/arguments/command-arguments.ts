@@ -18,7 +18,10 @@ export interface CommandArguments {
 /** The command that was meant; throws where it could be read in two ways. */
 export function commandOf({ before, after, called, options }: CommandArguments): Command {
   refuseSandbox(before, after, called);
-  if (after !== null) return vector(before, after, called);
+  if (after !== null) {
+    refuseOption(after, called, options);
+    return vector(before, after, called);
+  }
   const [line, ...rest] = before;
   if (line === undefined || line.trim() === '')
     throw new UsageError('There is no command to run.', forms(called, ['echo', 'hi']));
@@ -32,6 +35,16 @@ export function commandOf({ before, after, called, options }: CommandArguments):
   throw new UsageError(
     `${before.length} arguments without \`--\` could be read in ${image === '' ? 'two' : 'three'} ways.`,
     `${image}${forms(called, before)}`,
+  );
+}
+
+// No program is called as an option of acode is: the words before it were forgotten, or `--` came too early.
+function refuseOption(after: readonly string[], called: string, options: readonly string[]): void {
+  const [first = ''] = after;
+  if (!options.includes(first.split('=', 1)[0] ?? '')) return;
+  throw new UsageError(
+    `${first} stands after \`--\`, where the program to run is expected.`,
+    `Options of acode stand before \`--\`, such as \`${called} ${first} … -- <program>\`.`,
   );
 }
 

@@ -36,7 +36,7 @@ function neverStays(long: string | undefined, command: CommandUnknownOpts): bool
 
 /** What a persistent sandbox never has, and what does in its place. */
 const NEITHER_BRIDGE_NOR_CACHES =
-  'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox on a network of your own (`acode config set --add sandbox.network.allowed_networks <name>` allows it).';
+  'A persistent sandbox has neither the network bridge nor caches. Put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network allow=npm:install -- npm ci` fetches into it) or into the image (`acode sandbox build-image`); or create a sandbox with an allow-list (`--network allow=npm:install`).';
 
 const CACHES = ['--caches', '--fill-cache'];
 
@@ -50,9 +50,10 @@ export function offerEngineLevels<Wanted extends CommandUnknownOpts>(command: Wa
 /** Shows in the help of a command only options that a persistent sandbox can have. */
 export function showPersistentOptions<Wanted extends CommandUnknownOpts>(command: Wanted): Wanted {
   for (const option of command.options) {
-    if (CACHES.includes(option.long ?? '')) option.hideHelp();
+    if ([...CACHES, '--service'].includes(option.long ?? '')) option.hideHelp();
     if (option.long === '--no-caches') option.description = 'no effect: a persistent sandbox never has caches';
-    if (option.long === '--network') option.description = 'network: none, or the name of a network of your own';
+    if (option.long === '--network')
+      option.description = 'network: none, allow=<hosts>, or the name of a network of your own';
   }
   return offerEngineLevels(command);
 }

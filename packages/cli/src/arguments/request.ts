@@ -7,7 +7,20 @@ import { Command, Option } from '@commander-js/extra-typings';
 import { count, seconds } from './values.ts';
 import type { Place } from '../workspace.ts';
 import { environmentOf, environmentOptions } from './environment-options.ts';
-import { address, caches, cpus, mount, network, port, risk, size, someSize, texts, user } from './sandbox-values.ts';
+import {
+  address,
+  caches,
+  cpus,
+  mount,
+  network,
+  port,
+  risk,
+  service,
+  size,
+  someSize,
+  texts,
+  user,
+} from './sandbox-values.ts';
 
 /** A command with all options that say what a sandbox is to be. */
 export function sandboxCommand(name: string) {
@@ -35,6 +48,12 @@ export function sandboxCommand(name: string) {
       ),
     )
     .addOption(
+      new Option('--network-rate <size>', 'bytes a second, each way, of an allow-list: MB, or 512k').argParser(
+        someSize,
+      ),
+    )
+    .addOption(new Option('--network-bytes <size>', 'bytes of an allow-list in all: MB, or 2g').argParser(someSize))
+    .addOption(
       new Option('--publish <port>', 'port to publish on 127.0.0.1: 3000, 8080:3000, 53/udp; repeatable').argParser(
         port,
       ),
@@ -42,17 +61,29 @@ export function sandboxCommand(name: string) {
     .addOption(
       new Option('--dns <address>', 'name server of the sandbox, such as 1.1.1.1; repeatable').argParser(address),
     )
+    .addOption(
+      new Option(
+        '--service <name=image>',
+        'run this image beside the command, which reaches it by the name; none for none; repeatable (docs/services.md)',
+      ).argParser(service),
+    )
     .option('--readonly', 'mount the workspace read-only')
     .addOption(
       new Option(
         '--fork [name]',
         'write a copy-on-write fork in place of the workspace: the current one, =new, or =<name> (see `acode fork`)',
-      ).conflicts('readonly'),
+      ).conflicts(['readonly', 'deps']),
     )
     .addOption(
       new Option('--workspace-path <path>', 'path of the workspace inside, or same for its own (default: /workspace)'),
     )
+    .option('--fork-copy', 'copy the workspace for the fork, whatever its size, where no overlay can be mounted')
     .addOption(new Option('--disk <size>', 'disk limit of the fork: MB, or 512m, 2g').argParser(someSize))
+    .addOption(
+      new Option('--disk-hard <size>', 'the same, in memory, so that writes beyond it fail: at most half of --memory')
+        .argParser(someSize)
+        .conflicts(['disk']),
+    )
     .addOption(
       new Option(
         '--mount <source:target>',
@@ -160,21 +191,34 @@ function policyOf(options: SandboxOptions, here: string): PolicyInput {
       timeoutMs: options.timeout,
       onOutOfMemory: options.onOom,
       network: options.network,
+      networkLimits: networkLimitsOf(options),
       ports: options.publish,
       dns: options.dns,
+      services: options.service,
       // As in a shell, a relative path begins where the user stands.
       mounts: options.mount?.map(({ source, ...rest }) => ({ source: resolve(here, source), ...rest })),
       caches: cachesOf(options),
       deps: options.deps,
       user: options.user,
       pull: options.pull,
-      disk: options.disk === undefined ? undefined : { bytes: options.disk },
+      forkCopy: options.forkCopy,
+      disk: diskOf(options),
       level: options.level,
       workspacePath: options.workspacePath,
       ...workspaceOf(options),
     }),
     limits,
   });
+}
+
+function diskOf({ disk, diskHard }: SandboxOptions): PolicyFields['disk'] {
+  if (diskHard !== undefined) return { bytes: diskHard, hard: true };
+  return disk === undefined ? undefined : { bytes: disk };
+}
+
+function networkLimitsOf({ networkRate, networkBytes }: SandboxOptions): PolicyFields['networkLimits'] {
+  if (networkRate === undefined && networkBytes === undefined) return undefined;
+  return present({ bytesPerSecond: networkRate, bytes: networkBytes });
 }
 
 function workspaceOf({ readonly: isReadonly, fork }: SandboxOptions): Pick<PolicyFields, 'workspace' | 'fork'> {

@@ -63,9 +63,15 @@ export function network(text: string): NonNullable<PolicyInput['network']> {
   const [, list] = /^allow=(.*)$/s.exec(text) ?? [];
   if (list !== undefined) return { allow: allowed(list) };
   if (text === 'allow') throw new InvalidArgumentError(EXPECTED_LIST);
-  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(text))
-    throw new InvalidArgumentError('Expected none, allow=<hosts>, bridge or the name of a network.');
+  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(text)) throw new InvalidArgumentError(expectedNetwork(text));
   return { name: text };
+}
+
+// A list without `allow=` before it, or with another word for it.
+function expectedNetwork(text: string): string {
+  const [, list = ''] = /^(?:[a-z]+[= ]|al?low\w*:)?(\S+)$/i.exec(text) ?? [];
+  const meant = /^[a-z0-9*][a-z0-9.:=/*,-]*$/i.test(list) ? ` Did you mean --network allow=${list}?` : '';
+  return `Expected none, allow=<hosts>, bridge or the name of a network.${meant}`;
 }
 
 const EXPECTED_LIST =
@@ -105,6 +111,19 @@ export function risk(text: string): Risk {
   const found = RISKS.find(name => name === text.toLowerCase());
   if (!found) throw new InvalidArgumentError(`Expected one of ${RISKS.join(', ')}.`);
   return found;
+}
+
+const EXPECTED_SERVICE =
+  'Expected name=image, such as db=postgres:16, or none. Its port, user and variables stand in the configuration file, at sandbox.services.';
+
+/** The services so far and one more, written `name=image`; `none` for none at all. */
+export function service(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const isFirst = Object.keys(before).length === 0;
+  if (text === 'none' && isFirst) return {};
+  const [, name, image] = /^([a-z0-9-]+)=(\S+)$/.exec(text) ?? [];
+  if (name === undefined || image === undefined) throw new InvalidArgumentError(EXPECTED_SERVICE);
+  if (Object.hasOwn(before, name)) throw new InvalidArgumentError(`Two services are called ${name}.`);
+  return { ...before, [name]: image };
 }
 
 /** Bytes of `512` (MB), `512m` or `1.5g`. */

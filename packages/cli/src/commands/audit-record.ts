@@ -1,11 +1,12 @@
 // A record of the audit log for a person: a row among others, or every field of it.
 
 import type { AuditRecord } from '@acode/sandbox';
+import { connectionLine, connectionSummary, connectionsIn } from '../egress/rows.ts';
 import { quoted } from '../arguments/command-arguments.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields, table } from '../terminal/table.ts';
-import { cut, oneLine } from '../terminal/text.ts';
+import { cut, oneLine, plural } from '../terminal/text.ts';
 
 const SHORT = 12;
 // What a reader looks for first; the rest follows by name, and the chain last.
@@ -34,8 +35,12 @@ export function renderRecord(record: AuditRecord, look: Look): string {
   return `${look.colours.bold(`Record ${record.seq}`)}\n${fields(pairs, look)}`;
 }
 
-// One line for each risky change: they are what a reader looks for.
+// One line for each risky change and each host: they are what a reader looks for.
 function pairsOf(name: string, value: unknown): (readonly [label: string, value: string])[] {
+  if (name === 'connections') {
+    const rows = connectionsIn(value);
+    if (rows.length > 0) return rows.map((row, index) => [index === 0 ? name : '', connectionLine(row)]);
+  }
   if (name !== 'riskyChanges' || !Array.isArray(value) || !value.every(isChange))
     return [[oneLine(name), valueText(name, value)]];
   return value.map(({ kind, path }, index) => [index === 0 ? name : '', `${kind}: ${quoted(oneLine(path))}`]);
@@ -74,12 +79,11 @@ function outcome(record: AuditRecord): string {
   return how.filter(part => part !== '').join(', ');
 }
 
-// What the scan of the workspace found.
-function found({ riskyChangesTotal, scan }: AuditRecord): string[] {
+// What the network of the command led to, and what the scan of the workspace found.
+function found({ riskyChangesTotal, scan, connections }: AuditRecord): string[] {
   return [
-    typeof riskyChangesTotal === 'number'
-      ? `${riskyChangesTotal} risky change${riskyChangesTotal === 1 ? '' : 's'}`
-      : '',
+    ...connectionSummary(connectionsIn(connections)),
+    typeof riskyChangesTotal === 'number' ? plural(riskyChangesTotal, 'risky change') : '',
     scan === 'incomplete' ? 'scan incomplete' : '',
   ];
 }

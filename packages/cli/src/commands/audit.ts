@@ -9,6 +9,7 @@ import { UsageError } from '../failure/usage.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
 import { pump } from '../terminal/pump.ts';
+import { plural } from '../terminal/text.ts';
 
 /** The group. */
 export function auditCommands(perform: Perform) {
@@ -101,7 +102,7 @@ function renderVerification(report: AuditVerification, heads: number, look: Look
   if (report.head === null) return 'Nothing was recorded yet.\n';
   const about = fields(
     [
-      ['Records', `${report.records} in ${report.files} file${report.files === 1 ? '' : 's'}`],
+      ['Records', `${report.records} in ${plural(report.files, 'file')}`],
       ['Signatures', `${report.checkpoints}, by key ${report.key ?? 'none'}`],
       ['Signed', signedOf(report)],
       ...(heads === 0 ? [] : [['Heads found', `${report.headsFound} of ${heads}`] as const]),

@@ -8,7 +8,7 @@ import type { Call } from '../call.ts';
 import { shownPath } from '../execution/risky-lines.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
-import { cut, oneLine } from '../terminal/text.ts';
+import { cut, oneLine, plural } from '../terminal/text.ts';
 import { wrapped } from '../terminal/wrap.ts';
 
 const SOME = 1;
@@ -59,8 +59,8 @@ function renderChanges(items: readonly RecordedChanges[], asked: Asked, look: Lo
   const hidden = items.length - shown.length;
   const known = items.every(({ riskyChanges }) => riskyChanges.length > 0);
   const what = known ? 'left risky changes' : 'left risky changes or could not be scanned completely';
-  const head = `${items.length === 1 ? '1 run' : `${items.length} runs`} ${what}${where(asked)}${after(asked)}, newest first.`;
-  const more = hidden > 0 ? ['', `And ${hidden} earlier ${hidden === 1 ? 'run' : 'runs'}; --json lists all.`] : [];
+  const head = `${plural(items.length, 'run')} ${what}${where(asked)}${after(asked)}, newest first.`;
+  const more = hidden > 0 ? ['', `And ${plural(hidden, 'earlier run')}; --json lists all.`] : [];
   return [
     ...wrapped(head, look.width).map(line => look.colours.bold(line)),
     ...shown.flatMap(item => ['', ...runLines(item, asked.workspace === null, look)]),

@@ -3,7 +3,7 @@
 import type { CleanupReport, SandboxInfo } from '@acode/sandbox';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { oneLine, shortId } from '../terminal/text.ts';
+import { oneLine, plural, shortId } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
 
 /** What was removed, for a person. */
@@ -33,7 +33,7 @@ function summary({ removed, failed, kept, belongings, forks, dryRun }: CleanupRe
     return count > 0 ? [plural(count, kind)] : [];
   });
   if (forks.length > 0) others.push(plural(forks.length, 'fork'));
-  const doomed = [plural(removed.length, 'sandbox'), ...others].join(' and ');
+  const doomed = [plural(removed.length, 'sandbox', 'sandboxes'), ...others].join(' and ');
   const parts = [`${dryRun ? 'Would remove' : 'Removed'} ${doomed}`];
   const notRemoved = failed.length + belongings.failed.length;
   if (notRemoved > 0) parts.push(`${notRemoved} could not be removed`);
@@ -44,8 +44,4 @@ function summary({ removed, failed, kept, belongings, forks, dryRun }: CleanupRe
   const volumes = belongings.kept.filter(({ kind }) => kind === 'volume').length;
   if (volumes > 0) parts.push(`${plural(volumes, 'volume')} kept (--volumes removes them)`);
   return oneLine(`${parts.join(', ')}.`);
-}
-
-function plural(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : noun.endsWith('x') ? 'es' : 's'}`;
 }

@@ -20,13 +20,14 @@ import { UsageError } from '../failure/usage.ts';
 import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { oneLine } from '../terminal/text.ts';
+import { oneLine, plural } from '../terminal/text.ts';
 import { wrapped } from '../terminal/wrap.ts';
 
 const SCHEMA = 'acode.config/1';
 const PROBLEM = 1;
 
-async function configurationOf(call: Call): Promise<Configuration> {
+/** The configuration files of a call. */
+export async function configurationOf(call: Call): Promise<Configuration> {
   const { Acode } = await import('@acode/sandbox');
   const { workspace, configFile } = await call.hostOptions();
   return Acode.configuration({
@@ -113,20 +114,29 @@ export async function checkFiles(call: Call, file: string | undefined, as: Confi
   if (file === undefined && as !== undefined)
     throw new UsageError('--as needs a file.', `Write \`acode config check --as ${as} <file>\`.`);
   const configuration = await configurationOf(call);
-  const items = await configuration.check(file === undefined ? undefined : resolve(call.io.cwd(), file), as);
+  const checked = await configuration.check(file === undefined ? undefined : resolve(call.io.cwd(), file), as);
+  const items = file === undefined ? await withTrust(call, checked) : checked;
   const ok = items.every(({ problems }) => problems.length === 0);
   await call.print(SCHEMA, { ok, items }, look => renderCheck(items, look));
   return ok ? 0 : PROBLEM;
+}
+
+// A valid file of a repository may still keep every command from running, until a person trusts it.
+async function withTrust(call: Call, items: readonly CheckedConfigFile[]): Promise<readonly CheckedConfigFile[]> {
+  const isThere = items.some(({ layer, exists }) => layer === 'repository' && exists);
+  if (!isThere || items.some(({ problems }) => problems.length > 0)) return items;
+  const { trusted, needsTrust } = await call.withObserver(observer => observer.trust.show());
+  if (trusted || needsTrust.length === 0) return items;
+  const keys = [...new Set(needsTrust.map(({ key }) => key))].join(', ');
+  const warning = `commands are refused until you trust it, because it sets ${keys}: read it, and run \`acode trust\``;
+  return items.map(item => (item.layer === 'repository' ? { ...item, warnings: [...item.warnings, warning] } : item));
 }
 
 function renderCheck(items: readonly CheckedConfigFile[], look: Look): string {
   const lines = items.flatMap(item => fileLines(item, look));
   const problems = items.reduce((sum, item) => sum + item.problems.length, 0);
   const { bold, green, red } = look.colours;
-  const end =
-    problems === 0
-      ? green(bold('No problem found'))
-      : red(bold(`${problems} ${problems === 1 ? 'problem' : 'problems'}`));
+  const end = problems === 0 ? green(bold('No problem found')) : red(bold(plural(problems, 'problem')));
   return `${[...lines, end].join('\n')}\n`;
 }
 

@@ -270,6 +270,20 @@ describe('config check', () => {
     expect((await config('get')).status).toBe(125);
   });
 
+  it('warns of a valid file of the repository that keeps commands from running until it is trusted', async () => {
+    mkdirSync(join(project, '.agent'));
+    writeFileSync(join(project, '.agent', 'config.yml'), 'sandbox:\n  level: auto\n  network:\n    mode: bridge\n');
+    const { status, stdout } = await config('check');
+    expect({ status, stdout }).toMatchObject({
+      status: 0,
+      stdout: expect.stringMatching(
+        /refused until you trust it, because it sets sandbox\.network\.mode.*`acode trust`/,
+      ),
+    });
+    expect((await call(['trust', '--yes'], { cwd: () => project })).status).toBe(0);
+    expect((await config('check')).stdout).not.toContain('refused');
+  });
+
   it('checks a file that is not in its place yet, by the rules of its layer', async () => {
     const draft = join(top, 'policy.yml');
     writeFileSync(draft, 'sandbox:\n  defaults:\n    memory_mb: 1g\n');
@@ -301,18 +315,22 @@ it('config get shows value and place, and ends with 1 for what is not set', asyn
   });
 });
 
-it('status and doctor survive a file that cannot be read, and say what to type', async () => {
-  write('sandbox: {}\n');
-  chmodSync(file, 0o000);
-  const socket = ['--socket', join(top, 'none.sock')];
-  const status = await call(['sandbox', 'status', ...socket], { cwd: () => project });
-  expect(status).toMatchObject({
-    status: 1,
-    stdout: expect.stringMatching(/permission denied[^]*Levels[^]*chmod u\+r/) as string,
-  });
-  const doctor = await call(['doctor', ...socket], { cwd: () => project });
-  expect(doctor.stdout).toMatch(/✘ Configuration[^]*chmod u\+r[^]*Workspace/);
-  expect((await call(['run', '--', 'true', ...[]], { cwd: () => project })).stderr).toMatch(
-    /permission denied[^]*chmod u\+r/,
-  );
-});
+// Root can read every file.
+it.skipIf(process.getuid?.() === 0)(
+  'status and doctor survive a file that cannot be read, and say what to type',
+  async () => {
+    write('sandbox: {}\n');
+    chmodSync(file, 0o000);
+    const socket = ['--socket', join(top, 'none.sock')];
+    const status = await call(['sandbox', 'status', ...socket], { cwd: () => project });
+    expect(status).toMatchObject({
+      status: 1,
+      stdout: expect.stringMatching(/permission denied[^]*Levels[^]*chmod u\+r/) as string,
+    });
+    const doctor = await call(['doctor', ...socket], { cwd: () => project });
+    expect(doctor.stdout).toMatch(/✘ Configuration[^]*chmod u\+r[^]*Workspace/);
+    expect((await call(['run', '--', 'true', ...[]], { cwd: () => project })).stderr).toMatch(
+      /permission denied[^]*chmod u\+r/,
+    );
+  },
+);

@@ -4,6 +4,8 @@ import { LEVELS } from '@acode/sandbox';
 import type { AttackOptions, AttackReport, Level } from '@acode/sandbox';
 import { Command, Option } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
+import { HOOKED } from '../hooks/agents.ts';
+import type { Hooked } from '../hooks/agents.ts';
 import { UsageError } from '../failure/usage.ts';
 
 interface DoctorOptions {
@@ -11,6 +13,7 @@ interface DoctorOptions {
   readonly level?: Level;
   readonly runtime?: string;
   readonly image?: string;
+  readonly agent?: Hooked;
 }
 
 /** The command. */
@@ -23,10 +26,20 @@ export function doctorCommand(perform: Perform) {
     )
     .option('--runtime <name>', 'with --attack: the engine’s runtime to attack, such as runsc')
     .option('--image <reference>', 'with --attack: the image to attack from')
+    .addOption(
+      new Option('--agent <name>', 'check where the commands of an installed agent run, with a scripted model').choices(
+        HOOKED,
+      ),
+    )
     .action((options, command) => perform(command, call => doctor(call, options)));
 }
 
 async function doctor(call: Call, options: DoctorOptions): Promise<number> {
+  const { agent } = options;
+  if (agent !== undefined) {
+    if (options.attack) throw new UsageError('--agent and --attack are two checks.', 'Call one after the other.');
+    return (await import('../hooks/commands.ts')).check(call, agent);
+  }
   if (options.attack) return attack(call, options);
   const alone = (['level', 'runtime', 'image'] as const).find(name => options[name] !== undefined);
   if (alone !== undefined) throw new UsageError(`--${alone} needs --attack.`, 'Add --attack, or leave it out.');

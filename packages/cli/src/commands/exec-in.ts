@@ -12,12 +12,14 @@ import { attend, commandIn, execute } from '../execution/execute.ts';
 import type { FreshOptions } from '../execution/execute.ts';
 import { refuseArtifacts } from '../execution/artifacts.ts';
 import { executeInTerminal } from '../execution/in-terminal.ts';
+import { refuseMouse } from '../execution/terminal-options.ts';
 import { terminalVariables } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
 
 interface NamedOptions extends FreshOptions {
   readonly in?: string | undefined;
   readonly terminal?: true | undefined;
+  readonly mouse?: true | undefined;
 }
 
 /** What was typed. */
@@ -35,6 +37,7 @@ export interface Typed {
 export async function executeNamed(call: Call, { argv, command, flags, options: read }: Typed): Promise<number> {
   const words = withoutOptions(call, argv, command);
   const options = read();
+  refuseMouse(options);
   const { sandbox, rest } = sandboxOf(call, words, options.in);
   if (sandbox !== undefined) {
     refuseCreationOptions(command, sandbox);

@@ -6,6 +6,9 @@ import { artifactOption, requestCommand } from '../arguments/request.ts';
 import type { Perform } from '../call.ts';
 import { execute } from '../execution/execute.ts';
 import { TERMINAL_HELP, executeInTerminal, terminalOption } from '../execution/in-terminal.ts';
+import { mouseOption, refuseMouse } from '../execution/terminal-options.ts';
+
+const MOUSE = 'with -t: let the program receive mouse events';
 
 /** The command. */
 export function execCommand(perform: Perform) {
@@ -19,10 +22,12 @@ export function execCommand(perform: Perform) {
     )
     .addOption(artifactOption())
     .addOption(terminalOption())
+    .addOption(mouseOption(MOUSE))
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
     .action((argv, options, command) =>
       perform(command, async call => {
         const flags = flagsOf(command);
+        refuseMouse(options);
         // One line, or only what follows `--`: a fresh sandbox. Anything else may name a persistent one.
         if (options.in === undefined && argv.length === (call.argv === null ? 1 : 0))
           return (options.terminal ? executeInTerminal : execute)(call, argv, options, flags);
@@ -48,9 +53,21 @@ export function runCommand(perform: Perform) {
     .description('Run one command in a fresh sandbox; short for `sandbox exec`')
     .addOption(artifactOption())
     .addOption(terminalOption())
+    .addOption(mouseOption(MOUSE))
+    .addOption(
+      new Option(
+        '--learn [how]',
+        'ask which refused hosts to allow, and run it again in forks; =open asks nothing',
+      ).choices(['ask', 'open'] as const),
+    )
     .addHelpText('after', `${EXIT_STATUSES}${TERMINAL_HELP}`)
     .action((argv, options, command) =>
-      perform(command, call => {
+      perform(command, async call => {
+        refuseMouse(options);
+        if (options.learn !== undefined) {
+          const { learn } = await import('../execution/learn.ts');
+          return learn(call, argv, { ...options, isOpen: options.learn === 'open' }, flagsOf(command));
+        }
         const run = options.terminal ? executeInTerminal : execute;
         return run(call, argv, options, flagsOf(command));
       }),

@@ -22,7 +22,7 @@ import { UsageError } from '../failure/usage.ts';
 import { homeDirectory } from '../serve/identity.ts';
 import { askLine, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
-import { oneLine, shortPath } from '../terminal/text.ts';
+import { oneLine, plural, shortPath } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
 
 /** The options of the command. */
@@ -49,26 +49,43 @@ interface Wanted {
   readonly diffId?: string;
 }
 
+/** A fork as the user named it: by itself, or by the persistent sandbox that writes it; neither for the current one. */
+export interface NamedFork {
+  readonly fork?: string | undefined;
+  readonly sandbox?: string | undefined;
+}
+
+/** The fork that is meant, as the library takes it. */
+export async function forkMeant(acode: Acode, { fork, sandbox }: NamedFork): Promise<{ readonly fork?: string }> {
+  if (sandbox === undefined) return fork === undefined ? {} : { fork };
+  const { sandboxId } = await acode.inspect(sandbox);
+  const found = (await acode.forks.list({ all: true })).find(one => one.sandbox === sandboxId);
+  if (!found) throw new AcodeError('ACODE-FRK-021', { sandbox });
+  return { fork: sandboxId };
+}
+
 /** Applies the changes, and returns the exit status. */
-export async function apply(call: Call, fork: string | undefined, form: ApplyForm): Promise<number> {
+export async function apply(call: Call, named: NamedFork, form: ApplyForm): Promise<number> {
   if (form.resume) return endInterrupted(call, 'resume');
   if (form.rollback) return endInterrupted(call, 'rollback');
   const acceptRisk = acceptedRisk(form.acceptRisk);
   if (!form.check && !form.yes) refuseUnasked(call);
-  const wanted = await wantedBy(call, fork, form);
-  const outcome = await call.withHost(acode => outcomeOf(call, acode, { wanted, form, acceptRisk }));
+  const part = await wantedBy(call, form);
+  const outcome = await call.withHost(async acode => {
+    const wanted = { ...(await forkMeant(acode, named)), ...part };
+    return outcomeOf(call, acode, { wanted, form, acceptRisk });
+  });
   if (outcome === null) {
     await call.say('acode: Nothing was applied.\n');
     return NOT_APPLIED;
   }
   const { report } = outcome;
-  await call.print('acode.fork-apply/1', report, look => renderApplied(outcome, look, wanted));
+  await call.print('acode.fork-apply/1', report, look => renderApplied(outcome, look, named));
   return report.outcome === 'refused' ? REFUSED : 0;
 }
 
-async function wantedBy(call: Call, fork: string | undefined, { only, diff }: ApplyForm): Promise<Wanted> {
+async function wantedBy(call: Call, { only, diff }: ApplyForm): Promise<Omit<Wanted, 'fork'>> {
   return {
-    ...(fork === undefined ? {} : { fork }),
     ...(only === undefined ? {} : { only: await pathsInside(call, only) }),
     ...(diff === undefined ? {} : { diffId: diff }),
   };
@@ -151,7 +168,7 @@ function askAbout(
   ];
   return consentFor(call, {
     shown: () => `${lines.join('\n')}\n`,
-    question: `acode: Apply ${plural(checked.applied, 'change', 'changes')} to ${oneLine(workspace)}?`,
+    question: `acode: Apply ${plural(checked.applied, 'change')} to ${oneLine(workspace)}?`,
   });
 }
 
@@ -218,8 +235,7 @@ const LETTERS = { added: 'A', changed: 'M', deleted: 'D' } as const;
 async function endInterrupted(call: Call, how: 'resume' | 'rollback'): Promise<number> {
   const report = await call.withHost(({ forks }) => (how === 'resume' ? forks.resume() : forks.rollback()));
   await call.print('acode.fork-apply/1', report, look => {
-    const done =
-      report.outcome === 'applied' ? `Finished: ${plural(report.applied, 'change', 'changes')} applied.` : null;
+    const done = report.outcome === 'applied' ? `Finished: ${plural(report.applied, 'change')} applied.` : null;
     const undone = 'The interrupted apply was undone: the workspace is as it was before.';
     const lines = [done ?? undone, ...obstacleLines(report), ...keptLines(report)];
     return lines.map(line => fitted(`${line}\n`, look)).join('');
@@ -266,12 +282,12 @@ export async function pathsInside(call: Call, paths: readonly string[]): Promise
   });
 }
 
-function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, look: Look, wanted: Wanted): string {
+function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, look: Look, named: NamedFork): string {
   const { outcome, applied, already, removed, merged } = report;
   const had = already === 0 ? '' : ` ${plural(already, 'change was', 'changes were')} there already.`;
   const first = {
-    applied: `Applied ${plural(applied, 'change', 'changes')} to ${oneLine(workspace)}.${had} ${restText(removed)}`,
-    checked: `${plural(applied, 'change', 'changes')} can be applied.${had}`,
+    applied: `Applied ${plural(applied, 'change')} to ${oneLine(workspace)}.${had} ${restText(removed, named)}`,
+    checked: `${plural(applied, 'change')} can be applied.${had}`,
     refused: 'Nothing was applied.',
     'rolled-back': 'Nothing was applied.',
   }[outcome];
@@ -282,15 +298,21 @@ function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, l
     ...keptLines(report),
     ...obstacleLines(report),
     ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD) : []),
-    ...nextLines(report, wanted, diff),
+    ...nextLines(report, named, diff),
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');
 }
 
-function restText(removed: boolean): string {
+function restText(removed: boolean, named: NamedFork): string {
   return removed
     ? 'The fork has no other changes and is removed.'
-    : '`acode fork diff` shows what is left in the fork.';
+    : `\`${typed('diff', named)}\` shows what is left in the fork.`;
+}
+
+// The command line that means the same fork.
+function typed(what: 'diff' | 'apply', { fork, sandbox }: NamedFork): string {
+  if (sandbox !== undefined) return `acode sandbox ${what} ${quoted(sandbox)}`;
+  return `acode fork ${what}${fork === undefined ? '' : ` ${quoted(fork)}`}`;
 }
 
 function gitLines({ gitChanges }: ForkApplied): string[] {
@@ -351,9 +373,9 @@ function refusalText({ path, reason, detail }: ForkRefusal): string {
 }
 
 // What to type next, by what was in the way.
-function nextLines({ outcome, conflicts, refused }: ForkApplied, { fork }: Wanted, diff?: WorkspaceDiff): string[] {
+function nextLines({ outcome, conflicts, refused }: ForkApplied, named: NamedFork, diff?: WorkspaceDiff): string[] {
   if (outcome !== 'refused') return [];
-  const again = `acode fork apply${fork === undefined ? '' : ` ${quoted(fork)}`}`;
+  const again = typed('apply', named);
   const reasons = new Set(refused.map(({ reason }) => reason));
   const first = refused.find(({ reason }) => reason === 'protected');
   const others = first && diff ? othersIn(diff, refused) : [];
@@ -366,7 +388,7 @@ function nextLines({ outcome, conflicts, refused }: ForkApplied, { fork }: Wante
     return [
       `hint: Make these files the same here or in the fork, and repeat the command. To leave them out: \`${again} ${rest}\`.`,
     ];
-  if (reasons.has('no-such-change')) return ['hint: List the changes: `acode fork diff`.'];
+  if (reasons.has('no-such-change')) return [`hint: List the changes: \`${typed('diff', named)}\`.`];
   return [`hint: To leave them out: \`${again} ${rest}\`.`];
 }
 
@@ -389,9 +411,4 @@ export function listed(lines: readonly string[]): string[] {
 
 function isAtOrBelow(path: string, name: string): boolean {
   return name === '.' || path === name || path.startsWith(`${name}/`);
-}
-
-/** A number with its noun. */
-export function plural(count: number, one: string, many: string): string {
-  return `${count} ${count === 1 ? one : many}`;
 }

@@ -6,18 +6,9 @@ import type { Call } from '../call.ts';
 import { consentBy, consentFor } from '../consent.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
 import type { Look } from '../terminal/look.ts';
-import { oneLine } from '../terminal/text.ts';
+import { oneLine, plural } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
-import {
-  RISKY_HEAD,
-  acceptedAt,
-  acceptedRisk,
-  listed,
-  pathsInside,
-  plural,
-  refuseUnasked,
-  withRisks,
-} from './fork-apply.ts';
+import { RISKY_HEAD, acceptedAt, acceptedRisk, listed, pathsInside, refuseUnasked, withRisks } from './fork-apply.ts';
 
 /** The options of the command. */
 export interface BranchForm {
@@ -80,14 +71,14 @@ async function consentIn(call: Call, found: ForkBranchFound, acceptRisk: Accepte
 }
 
 function summary({ forkId, commits, counts: { added, changed, deleted } }: ForkBranchFound): string {
-  return `Fork ${forkId}: ${plural(commits, 'commit', 'commits')}; ${added} added, ${changed} changed, ${deleted} deleted.`;
+  return `Fork ${forkId}: ${plural(commits, 'commit')}; ${added} added, ${changed} changed, ${deleted} deleted.`;
 }
 
 function render(report: ForkBranched, look: Look): string {
   const { branch: name, commit, commits, created, made, uncommitted, forkId } = report;
   if (!created) return 'No branch was made.\n';
   const lines = [
-    `Branch ${oneLine(name)} is at ${commit.slice(0, SHORT_ID)}: ${plural(commits, 'commit', 'commits')}${made ? ', made of the changes of the fork' : ''}.`,
+    `Branch ${oneLine(name)} is at ${commit.slice(0, SHORT_ID)}: ${plural(commits, 'commit')}${made ? ', made of the changes of the fork' : ''}.`,
     ...(uncommitted ? ['The fork has changes besides its commits; they are not in the branch.'] : []),
     `Your files are as they were: \`git switch ${oneLine(name)}\` checks it out, \`acode fork discard ${forkId}\` removes the fork.`,
   ];

@@ -11,7 +11,8 @@ import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine, shortPath } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
-import { acceptedRisk, risksIn, withRisks } from './fork-apply.ts';
+import { acceptedRisk, forkMeant, risksIn, withRisks } from './fork-apply.ts';
+import type { NamedFork } from './fork-apply.ts';
 
 /** Shows it, and returns the exit status. */
 export async function listForks(call: Call, all: boolean): Promise<number> {
@@ -74,10 +75,12 @@ interface DiffForm {
 }
 
 /** Shows it, and returns the exit status. */
-export async function showDiff(call: Call, fork: string | undefined, form: DiffForm): Promise<number> {
-  const which = fork === undefined ? {} : { fork };
-  if (form.patch && !call.options.json) return writePatch(call, which, form.acceptRisk);
-  const diff = await call.withHost(({ forks }) => call.progress.during('Comparing…', forks.diff(which)));
+export async function showDiff(call: Call, named: NamedFork, form: DiffForm): Promise<number> {
+  const { fork } = named;
+  if (form.patch && !call.options.json) return writePatch(call, fork === undefined ? {} : { fork }, form.acceptRisk);
+  const diff = await call.withHost(async acode =>
+    call.progress.during('Comparing…', acode.forks.diff(await forkMeant(acode, named))),
+  );
   await call.print('acode.fork-diff/1', diff, look => renderDiff(diff, look, form));
   return 0;
 }
@@ -199,6 +202,26 @@ export async function create(call: Call, from: string, name: string | undefined)
   const which = made.name ?? made.id;
   await call.print('acode.fork/1', made, look =>
     fitted(`Fork ${which}, made of snapshot ${from}. Run commands in it with --fork=${which}.\n`, look),
+  );
+  return 0;
+}
+
+/** Shows it, and returns the exit status. */
+export async function snapshotSandbox(call: Call, sandbox: string, name: string | undefined): Promise<number> {
+  const made = await call.withHost(async acode => {
+    const fork = await forkMeant(acode, { sandbox });
+    const request = {
+      ...(fork.fork === undefined ? {} : { fork: fork.fork }),
+      ...(name === undefined ? {} : { name }),
+    };
+    return call.progress.during('Copying…', acode.forks.copy(request));
+  });
+  const which = made.name ?? made.id;
+  await call.print('acode.fork/1', made, look =>
+    fitted(
+      `Fork ${which} has what the commands of ${oneLine(sandbox)} have changed so far. To go back to it, remove the sandbox and make another: \`acode sandbox create --fork=${which}\`.\n`,
+      look,
+    ),
   );
   return 0;
 }

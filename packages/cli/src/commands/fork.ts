@@ -1,7 +1,7 @@
 // `acode fork`: the forks of a workspace, what commands changed in them, and how changes are applied or taken back.
 
 import { Command, Option } from '@commander-js/extra-typings';
-import { count } from '../arguments/values.ts';
+import { count, reference } from '../arguments/values.ts';
 import type { Perform } from '../call.ts';
 
 const WHICH = ['[fork]', 'id or name of a fork (default: the current one of this workspace)'] as const;
@@ -41,18 +41,45 @@ function forkDiffCommand(perform: Perform) {
     .option('--name-only', 'only the paths, one on each line')
     .addOption(acceptRisk())
     .action((fork, options, command) =>
-      perform(command, async call => (await import('./fork-view.ts')).showDiff(call, fork, options)),
+      perform(command, async call => (await import('./fork-view.ts')).showDiff(call, { fork }, options)),
     );
 }
 
-function acceptRisk() {
-  return new Option('--accept-risk <rules>', 'accept risky changes by rule: package-scripts,ci-file; or all');
+/** `acode sandbox diff`. */
+export function sandboxDiffCommand(perform: Perform) {
+  return new Command('diff')
+    .description('Show what commands changed in the fork of a persistent sandbox, which is paused meanwhile')
+    .argument('<sandbox>', 'id or name of a persistent sandbox', reference)
+    .addOption(new Option('--stat', 'with sizes and modes').conflicts('nameOnly'))
+    .option('--name-only', 'only the paths, one on each line')
+    .action((sandbox, options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).showDiff(call, { sandbox }, options)),
+    );
 }
 
-function forkApplyCommand(perform: Perform) {
-  return new Command('apply')
-    .description('Apply what commands changed in a fork to the workspace: all of it or nothing')
-    .argument(...WHICH)
+/** `acode sandbox snapshot`. */
+export function sandboxSnapshotCommand(perform: Perform) {
+  return new Command('snapshot')
+    .description('Make a fork of what the commands of a persistent sandbox have changed so far, to go back to')
+    .argument('<sandbox>', 'id or name of a persistent sandbox; it is paused meanwhile', reference)
+    .argument('[name]', 'name of the new fork (default: only an id)')
+    .action((sandbox, name, _options, command) =>
+      perform(command, async call => (await import('./fork-view.ts')).snapshotSandbox(call, sandbox, name)),
+    );
+}
+
+/** `acode sandbox apply`. */
+export function sandboxApplyCommand(perform: Perform) {
+  return withApplyOptions(new Command('apply'))
+    .description('Apply what commands changed in the fork of a persistent sandbox: all of it or nothing')
+    .argument('<sandbox>', 'id or name of a persistent sandbox; it is paused meanwhile', reference)
+    .action((sandbox, options, command) =>
+      perform(command, async call => (await import('./fork-apply.ts')).apply(call, { sandbox }, options)),
+    );
+}
+
+function withApplyOptions(command: Command) {
+  return command
     .addOption(
       new Option('--only <path>', 'only this path, and what is below it; repeatable').argParser(
         (path, before: readonly string[] | undefined) => [...(before ?? []), path],
@@ -62,7 +89,17 @@ function forkApplyCommand(perform: Perform) {
     .option('--check', 'only say what would be applied, and what conflicts')
     .option('--diff <id>', 'stop if the changes are not those of this diff')
     .addOption(acceptRisk())
-    .option('--yes', 'do it without asking; the audit log records the calling program')
+    .option('--yes', 'do it without asking; the audit log records the calling program');
+}
+
+function acceptRisk() {
+  return new Option('--accept-risk <rules>', 'accept risky changes by rule: package-scripts,ci-file; or all');
+}
+
+function forkApplyCommand(perform: Perform) {
+  return withApplyOptions(new Command('apply'))
+    .description('Apply what commands changed in a fork to the workspace: all of it or nothing')
+    .argument(...WHICH)
     .addOption(
       new Option(
         '--branch <name>',
@@ -77,7 +114,7 @@ function forkApplyCommand(perform: Perform) {
     .action((fork, options, command) =>
       perform(command, async call =>
         options.branch === undefined
-          ? (await import('./fork-apply.ts')).apply(call, fork, options)
+          ? (await import('./fork-apply.ts')).apply(call, { fork }, options)
           : (await import('./fork-branch.ts')).branch(call, fork, options.branch, options),
       ),
     );

@@ -4,7 +4,7 @@ import type { ImageInfo, ImageList } from '@acode/sandbox';
 import { Command } from '@commander-js/extra-typings';
 import type { Call, Perform } from '../call.ts';
 import { age } from '../terminal/age.ts';
-import { shortId } from '../terminal/text.ts';
+import { plural, shortId } from '../terminal/text.ts';
 import type { Look } from '../terminal/look.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
 import { table } from '../terminal/table.ts';
@@ -39,7 +39,7 @@ export function renderImages({ items, totalBytes, diskBytes }: ImageList, look: 
     item.lastUsedAt === null ? '' : age(item.lastUsedAt, look.now),
   ]);
   const disk = diskBytes === null ? '' : `, ${sizeText(diskBytes)} on disk`;
-  const count = items.length === 1 ? '1 image' : `${items.length} images`;
+  const count = plural(items.length, 'image');
   const titles = ['IMAGE', 'DIGEST', 'SIZE', 'PULLED BY', 'LAST USED'];
   return `${table(titles, rows, look, GIVE_WAY)}${count}, ${sizeText(totalBytes)} in total${disk}.\n`;
 }

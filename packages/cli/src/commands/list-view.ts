@@ -38,7 +38,7 @@ export function renderList(items: readonly SandboxInfo[], look: Look, home: stri
   const rows = items.map(item => [
     // A persistent sandbox is listed by its own id, which `create` printed.
     (item.expiresAt === undefined ? item.containerId : item.sandboxId).slice(0, ID_LENGTH),
-    item.givenName ?? (named && look.terminal ? '' : item.name),
+    nameOf(item, named && look.terminal),
     shortId(item.image),
     stateOf(item),
     workspaceOf(item, look, home),
@@ -48,6 +48,12 @@ export function renderList(items: readonly SandboxInfo[], look: Look, home: stri
   const titles = ['ID', 'NAME', 'IMAGE', 'STATE', 'WORKSPACE', 'CREATED', ...(kept ? ['EXPIRES'] : [])];
   // Names that acode made say nothing that the id does not.
   return table(titles, rows, look, [...(named ? [] : ['NAME']), 'CREATED', 'IMAGE', 'EXPIRES', 'WORKSPACE']);
+}
+
+// A service says whose it is: by the id of that sandbox.
+function nameOf({ givenName, service, name }: SandboxInfo, isBare: boolean): string {
+  if (service) return `${service.name} of ${service.of.slice(0, ID_LENGTH)}`;
+  return givenName ?? (isBare ? '' : name);
 }
 
 // In one word: warm and persistent sandboxes run too, and the word says which kind it is.

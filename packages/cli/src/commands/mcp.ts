@@ -2,15 +2,19 @@
 
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
+import { requestCommand } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
+import { execute } from '../execution/execute.ts';
 import { UsageError } from '../failure/usage.ts';
 import { CLIENTS } from '../mcp/clients.ts';
 import type { Client } from '../mcp/clients.ts';
 import type { HttpFacts } from '../mcp/serve-mcp.ts';
+import { flagsOf } from './exec.ts';
 
 /** The command. */
 export function mcpCommand(perform: Perform) {
   return new Command('mcp')
+    .enablePositionalOptions()
     .description('Serve sandboxes to an agent over the Model Context Protocol')
     .optionsGroup('Server options:')
     .addOption(new Option('--http', 'listen on 127.0.0.1 instead of standard input and output'))
@@ -18,8 +22,28 @@ export function mcpCommand(perform: Perform) {
     .addOption(new Option('--token-file <file>', 'with --http: a file of mode 0600 that holds the token'))
     .addOption(new Option('--fork [name]', 'commands write a fork of the workspace: the current one, =new, or =<name>'))
     .addOption(clientOption())
-    .action((options, command) => perform(command, call => serve(call, options)));
+    .action((options, command) => perform(command, call => serve(call, options)))
+    .addCommand(wrapCommand(perform));
 }
+
+// A client starts its other servers on this machine, with everything that the user can read.
+function wrapCommand(perform: Perform) {
+  return requestCommand('wrap')
+    .description('Run another MCP server in a fresh sandbox, for a client that starts it')
+    .usage('[options] -- <program> [arguments…]')
+    .addHelpText('after', WRAP_HELP)
+    .action((argv, options, command) =>
+      perform(command, call => {
+        if (call.options.json)
+          throw new UsageError('`acode mcp wrap` passes on what the server prints.', 'Leave --json out.');
+        // Limits of a long session, unless the client's configuration says otherwise.
+        return execute(call, argv, { ...options, profile: options.profile ?? 'agent' }, flagsOf(command));
+      }),
+    );
+}
+
+const WRAP_HELP = `
+Put this in place of the server’s own command in the configuration of the client. Profile agent by default: 8 hours.`;
 
 // Many call Claude Code by the name of its command.
 function clientOption() {

@@ -2,7 +2,16 @@
 
 import { formatBytes } from '@acode/sandbox';
 import { networkName } from '@acode/sandbox';
-import type { EffectivePolicy, NetworkMode, MountRequest, PolicyRules, PortRequest, Sourced } from '@acode/sandbox';
+import type {
+  EffectivePolicy,
+  EgressCredential,
+  GitSsh,
+  MountRequest,
+  NetworkMode,
+  PolicyRules,
+  PortRequest,
+  Sourced,
+} from '@acode/sandbox';
 import { POLICY_OPTIONS } from '../arguments/option-names.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -75,19 +84,40 @@ function policyRows(policy: EffectivePolicy): Row[] {
     row('network', policy.network, networkText),
     ...egressRows(policy.network.value),
     row('network time', policy.networkTimeoutMs, ms => (ms === null ? 'as long as the command' : seconds(ms))),
+    row('network rate', policy.networkRate, bytes =>
+      bytes === null ? 'no limit' : `${formatBytes(bytes)}/s each way`,
+    ),
+    row('network bytes', policy.networkBytes, bytes => (bytes === null ? 'no limit' : formatBytes(bytes))),
+    row('upstream proxy', policy.upstreamProxy, url => url ?? 'none'),
+    row('git over ssh', policy.gitSsh, gitSshText),
     row('dns', policy.dns, listed),
     row('ca file', policy.caFile, path => path ?? 'the image’s own'),
     row('ports', policy.ports, ports => listed(ports.map(portText))),
+    row('services', policy.services, services => listed(services.map(({ name, image }) => `${name} → ${image}`))),
     row('workspace', policy.workspace, String),
     row('workspace path', policy.workspacePath, String),
     row('fork', policy.fork, value => value ?? (policy.workspace.value === 'fork' ? 'the current one' : 'none')),
+    row('fork copy', policy.forkCopy, value => (value ? 'of any size' : 'only where no overlay can be mounted')),
     row('fork size', policy.diskBytes, value => (value === null ? 'no limit' : formatBytes(value))),
+    row('hard fork size', policy.diskHard, isHard => (isHard ? 'yes, in memory' : 'no')),
+    row('disk reads', policy.diskReadRate, rateText),
+    row('disk writes', policy.diskWriteRate, rateText),
     row('mounts', policy.mounts, mounts => listed(mounts.map(mountText))),
     row('caches', policy.caches, cachesText),
+    row('programs', policy.programs, programs => listed(programs.map(({ id, target }) => `${id} → ${target}`))),
+    row('state', policy.state, state => state?.name ?? 'none'),
     row('dependencies', policy.deps, deps => (deps ? 'of the project image' : 'of the workspace')),
     row('host roots', policy.hostRoots, listed),
     row('user', policy.user, ({ uid, gid }) => `${uid}:${gid}`),
   ];
+}
+
+function rateText(bytes: number | null): string {
+  return bytes === null ? 'no limit' : `${formatBytes(bytes)}/s`;
+}
+
+function gitSshText({ identity, knownHosts }: GitSsh): string {
+  return listed([identity ?? [], knownHosts ?? []].flat()) || 'your own keys';
 }
 
 function networkText(network: NetworkMode): string {
@@ -97,16 +127,34 @@ function networkText(network: NetworkMode): string {
 // Each rule of an allow-list with who set it: what a denial names by its id.
 function egressRows(network: NetworkMode): Row[] {
   if (network.kind !== 'allow') return [];
-  return network.rules.map(rule =>
+  const rules = network.rules.map(rule =>
     row(`network ${rule.verdict}`, { value: rule, ...rule.setBy }, ({ host, port, protocol, mode, id, ...more }) =>
       [
         port === 0 ? host : `${host}:${port}`,
         ...(rule.verdict === 'deny' ? [] : [protocol, ...(mode === 'pass' ? [] : [mode])]),
         ...(more.private ? ['private addresses'] : []),
+        ...(more.credential === undefined ? [] : [`credential ${more.credential}`]),
         `rule ${id}`,
       ].join(', '),
     ),
   );
+  return [
+    ...rules,
+    ...(network.credentials ?? []).map(one => row('credential', { value: one, ...one.setBy }, credentialText)),
+  ];
+}
+
+// Where its value is, and never the value.
+function credentialText({ name, as, from, variable }: EgressCredential): string {
+  const [form = '', of] = typeof as === 'string' ? [as] : (Object.entries(as)[0] ?? []);
+  const [kind = '', place] = Object.entries(from)[0] ?? [];
+  const where = typeof place === 'string' ? place : Array.isArray(place) ? String(place[0]) : '';
+  return [
+    name,
+    of === undefined ? form : `${form} ${of}`,
+    `from ${[kind, where].filter(word => word !== '').join(' ')}`,
+    ...(variable === undefined ? [] : [`placeholder in ${variable}`]),
+  ].join(', ');
 }
 
 // What else may be asked for here.

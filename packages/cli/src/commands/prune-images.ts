@@ -7,6 +7,7 @@ import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { sizeText } from '../terminal/pull-lines.ts';
 import { table } from '../terminal/table.ts';
+import { plural } from '../terminal/text.ts';
 
 const FAILED = 125;
 
@@ -54,7 +55,7 @@ export function renderPrune({ removed, kept, failed, removedBytes, dryRun }: Ima
     ...kept.map(one => row(one.reference, one.sizeBytes, one.lastUsedAt, `kept: ${one.reason}`)),
   ];
   if (rows.length === 0) return 'There is no image that acode pulled or built.\n';
-  const count = removed.length === 1 ? '1 image' : `${removed.length} images`;
+  const count = plural(removed.length, 'image');
   // Layers that other images share stay, and no engine says beforehand which those are.
   const freed =
     removed.length === 0 ? '' : ` (frees up to ${sizeText(removedBytes)}: layers that other images share stay)`;

@@ -7,6 +7,7 @@ import { cleanupCommand } from './cleanup.ts';
 import { copyCommand } from './copy.ts';
 import { createCommand } from './create.ts';
 import { execCommand } from './exec.ts';
+import { sandboxApplyCommand, sandboxDiffCommand, sandboxSnapshotCommand } from './fork.ts';
 import { forwardCommand } from './forward.ts';
 import { imagesCommand } from './images.ts';
 import { inspectCommand } from './inspect.ts';
@@ -32,6 +33,9 @@ export function sandboxCommands(perform: Perform) {
     .addCommand(forwardCommand(perform))
     .addCommand(keepCommand(perform))
     .addCommand(killCommand(perform))
+    .addCommand(sandboxDiffCommand(perform))
+    .addCommand(sandboxApplyCommand(perform))
+    .addCommand(sandboxSnapshotCommand(perform))
     .addCommand(listCommand(perform))
     .addCommand(inspectCommand(perform))
     .addCommand(logsCommand(perform))

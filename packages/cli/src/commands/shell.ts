@@ -7,10 +7,11 @@ import { environmentOf, environmentOptions } from '../arguments/environment-opti
 import { WORKDIR, createRequestOf, sandboxCommand } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call, Perform } from '../call.ts';
-import { atTerminal } from '../execution/at-terminal.ts';
 import { closingNotices } from '../execution/closing-lines.ts';
 import { sayNotices, statusOf } from '../execution/execute.ts';
 import { preparing } from '../execution/preparing.ts';
+import { filterOptions, mouseOption } from '../execution/terminal-options.ts';
+import { variablesOfTerminal } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
 import { lifetimeOption } from './create.ts';
 
@@ -22,7 +23,7 @@ const MAX_MS = 24 * 3600 * 1000;
 const SHELL = 'if [ -x /bin/bash ]; then exec /bin/bash; else exec /bin/sh; fi';
 const AFTER = `
 The keys Enter ~ . leave the shell whatever runs in it; Enter ~ ~ types one ~.
-What the sandbox prints may draw on your terminal and do nothing else with it: it cannot reach the clipboard, the title or the mouse, nor make the terminal answer.
+What the sandbox prints may draw on your terminal and do nothing else with it: it cannot reach the clipboard or the title, nor make the terminal answer. docs/sessions.md lists what passes.
 Exit status: the shell’s own; 124 time limit, 125 refused or failed, 129 left by those keys, 2 usage.`;
 
 /** The command. */
@@ -35,7 +36,7 @@ export function shellCommand(perform: Perform) {
     .addOption(environmentOptions().env)
     .addOption(environmentOptions().file)
     .option(...WORKDIR)
-    .option('--mouse', 'let programs inside receive mouse events')
+    .addOption(mouseOption('let programs inside receive mouse events'))
     .addHelpText('after', AFTER)
     .action((named, options, command) =>
       perform(command, call => {
@@ -70,8 +71,11 @@ async function shell(call: Call, named: string | undefined, options: ShellOption
   const env = await environmentOf(options, { env: call.io.env, here });
   return call.withHost(async acode => {
     const sandbox = await sandboxFor(call, acode, named, options);
+    // Loaded before any command runs: where acode is installed in the workspace, the command may put something else in its place.
+    const { atTerminal } = await import('../execution/at-terminal.ts');
+    const filter = await filterOptions(call, options.mouse);
     const handle = await begin(call, sandbox, command, options, env);
-    const result = await atTerminal(call, handle, { mouse: options.mouse === true });
+    const result = await atTerminal(call, handle, filter);
     if (result === null) {
       const fate = sandbox.kept ? 'keeps running' : 'is removed';
       await call.say(`\nacode: left the shell, which ends what ran in it; the sandbox ${fate}.\n`);
@@ -116,7 +120,7 @@ async function begin(
   return commands.terminal(command, {
     cwd: workdir ?? inside,
     signal,
-    ...(env ? { env } : {}),
+    env: { ...variablesOfTerminal(call), ...env },
     ...(timeout === undefined ? {} : { timeoutMs: timeout }),
     ...(size ? { size } : {}),
   });

@@ -7,6 +7,7 @@ import type { Since } from '../arguments/values.ts';
 import type { Call, Perform } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
 import { fields } from '../terminal/table.ts';
+import { plural } from '../terminal/text.ts';
 
 /** The command. */
 export function statsCommand(perform: Perform) {
@@ -55,7 +56,7 @@ export function renderStats(stats: Stats, look: Look): string {
 
 function figures({ count, medianMs, p95Ms }: ProvisionFigures): string {
   if (medianMs === null || p95Ms === null) return 'no sandbox';
-  return `${duration(medianMs)} (95 % within ${duration(p95Ms)}), ${count} sandbox${count === 1 ? '' : 'es'}`;
+  return `${duration(medianMs)} (95 % within ${duration(p95Ms)}), ${plural(count, 'sandbox', 'sandboxes')}`;
 }
 
 function duration(ms: number): string {

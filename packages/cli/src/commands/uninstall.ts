@@ -7,7 +7,7 @@ import { UsageError } from '../failure/usage.ts';
 import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
-import { oneLine } from '../terminal/text.ts';
+import { oneLine, plural } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
 
 const FAILED = 125;
@@ -117,7 +117,7 @@ function diskRows({ directories, copies }: UninstallReport): string[][] {
   const own = directories.map(({ what, path, files, bytes }) => [
     'directory',
     path,
-    `${ABOUT[what]}: ${files} ${files === 1 ? 'file' : 'files'}, ${formatBytes(bytes)}`,
+    `${ABOUT[what]}: ${plural(files, 'file')}, ${formatBytes(bytes)}`,
   ]);
   return [...own, ...copies.map(path => ['directory', path, 'a copy of a project, left by a build'])];
 }
@@ -147,7 +147,7 @@ const SPARED: Readonly<Record<SparedTrace['what'], string>> = {
 function sparedText(spared: readonly SparedTrace[], hint: Say): string {
   if (spared.length === 0) return '';
   const kept = spared.map(({ what, path }) => `${SPARED[what]}: ${oneLine(path)}\n`).join('');
-  const options = spared.map(({ what }) => `--with-${what}`).join(' ');
+  const options = [...new Set(spared.map(({ what }) => `--with-${what}`))].join(' ');
   return `${kept}${hint(`\`acode uninstall --purge ${options}\` removes that too.`)}`;
 }
 

@@ -30,12 +30,16 @@ describe('completion in bash', () => {
     ],
     [['acode', 'sandbox', 'exec', '--mem'], ['--memory']],
     [['acode', 'run', '--network', 'b'], ['bridge']],
+    // As bash takes them apart, and with what it completes: the text after the last = or :.
+    [['acode', 'run', '--network', 'allow', '=', 'n'], ['npm:install']],
+    [['acode', 'run', '--network', 'allow', '=', 'npm', ':'], ['install']],
+    [['acode', 'run', '--memory', '=', '512', '--network', 'b'], ['bridge']],
     [['acode', 'explain', '--pub'], ['--publish']],
     [['acode', 'tr'], ['trust']],
     [['acode', 'trust', '--re'], ['--revoke']],
     [
       ['acode', 'run', '--profile', ''],
-      ['exec', 'dev', 'task', 'swarm'],
+      ['exec', 'dev', 'task', 'swarm', 'agent'],
     ],
     [['acode', 'run', '--mount', './a:/a', '--runtime', 'runs'], ['runsc']],
     [

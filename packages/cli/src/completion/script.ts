@@ -23,15 +23,30 @@ function bashScript(vocabulary: readonly Completable[]): string {
   const valued = [...new Set(vocabulary.flatMap(({ options }) => options.filter(o => o.value).map(o => o.flag)))];
   return `# bash completion for acode: source <(acode completion bash)
 _acode() {
-  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]} path='' i
+  # bash takes words apart at = and :, as in --network allow=npm:install
+  local -a words=()
+  local word joined='' path='' i
+  for ((i = 0; i <= COMP_CWORD; i++)); do
+    word=\${COMP_WORDS[i]}
+    if ((i > 1)) && [[ $joined || $word == [=:]* ]]; then words[\${#words[@]}-1]+=$word; else words+=("$word"); fi
+    if [[ $word == *[=:] ]]; then joined=1; else joined=''; fi
+  done
+  local last=$((\${#words[@]} - 1))
+  local current=\${words[last]} previous=\${words[last-1]}
   COMPREPLY=()
-  for ((i = 1; i < COMP_CWORD; i++)); do
-    case \${COMP_WORDS[i]} in
+  _acode_replies
+  # and completes only what follows the last of them.
+  local before=\${current%"\${current##*[=:]}"}
+  if [[ $before ]]; then COMPREPLY=("\${COMPREPLY[@]#"$before"}"); fi
+}
+_acode_replies() {
+  for ((i = 1; i < last; i++)); do
+    case \${words[i]} in
       --) compopt -o default; return ;;
       ${valued.join('|')}) ((i++)); continue ;;
       -*) continue ;;
     esac
-    case "$path \${COMP_WORDS[i]}" in
+    case "$path \${words[i]}" in
 ${vocabulary
   .filter(({ path }) => path !== '')
   .map(({ path }) => `      ' ${path}') path=' ${path}' ;;`)

@@ -34,7 +34,7 @@ const PATHS: Readonly<Record<string, Value>> = {
 };
 // What else there is only the engine knows.
 const SUGGESTED: Readonly<Record<string, Value>> = {
-  '--network': ['none', 'allow=npm:install', 'allow=github:read', 'bridge'],
+  '--network': ['none', 'allow=npm:install', 'allow=pypi', 'allow=crates', 'allow=go', 'allow=github:read', 'bridge'],
   '--runtime': ['runc', 'runsc'],
   '--for': ['30m', '1h', '8h'],
 };

@@ -8,6 +8,7 @@ import { fileReason } from '../failure/file-reasons.ts';
 import { UsageError } from '../failure/usage.ts';
 import type { Notice } from '../terminal/notice.ts';
 import type { Place } from '../workspace.ts';
+import { plural } from '../terminal/text.ts';
 
 const MAX_NAMED = 10;
 const ELSEWHERE =
@@ -67,15 +68,13 @@ function failureOf({ from, to }: ArtifactReport, { code, message }: NonNullable<
 
 /** What was copied, for a person, without line ends. */
 export function reportLines({ files, directories, bytes, skipped }: TransferReport, to: string): string[] {
-  const counts = [plural(files, 'file'), ...(directories > 0 ? [plural(directories, 'directory')] : [])].join(' and ');
+  const counts = [
+    plural(files, 'file'),
+    ...(directories > 0 ? [plural(directories, 'directory', 'directories')] : []),
+  ].join(' and ');
   const named = skipped.slice(0, MAX_NAMED).map(({ path, reason }) => `left out ${path}: ${reason}`);
   const more = skipped.length > MAX_NAMED ? [`left out ${skipped.length - MAX_NAMED} more; --json names them all`] : [];
   return [`copied ${counts}, ${formatBytes(bytes)}, to ${to}`, ...named, ...more];
-}
-
-function plural(count: number, noun: string): string {
-  const many = noun.endsWith('y') ? `${noun.slice(0, -1)}ies` : `${noun}s`;
-  return `${count} ${count === 1 ? noun : many}`;
 }
 
 /** Whether an artifact that was asked for did not come. */

@@ -3,7 +3,7 @@
 import type { Denial, RunResult } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
 import type { Notice } from '../terminal/notice.ts';
-import { closingNotices, denialLine } from './closing-lines.ts';
+import { closingNotices, denialLine, mayLackDependencies } from './closing-lines.ts';
 
 const result: RunResult = {
   exitCode: 0,
@@ -52,7 +52,7 @@ const network: Denial = {
   count: 1,
   remedies: [
     { kind: 'provide-offline' },
-    { kind: 'change-request', field: 'policy.network', suggested: 'bridge', consent: 'sandbox.network.allow_bridge' },
+    { kind: 'change-request', field: 'policy.network', suggested: 'allow=npm:install' },
   ],
 };
 const workspace: Denial = {
@@ -119,13 +119,10 @@ describe('the lines after a run', () => {
     expect(closingLines(result, 'true')).toEqual([]);
   });
 
-  it('name only the options to add where the user consented to a network', () => {
-    const remedies = [{ kind: 'change-request', field: 'policy.network', suggested: 'bridge' }] as const;
-    const lines = (command: readonly string[]) =>
-      closingLines({ ...result, denials: [{ ...network, remedies }] }, command);
-    expect(lines(['npm', 'ci']).join()).toMatch(/add --fill-cache npm --network bridge\./);
-    expect(lines(['curl', 'x']).join()).toMatch(/ask for --network bridge\./i);
-    expect(lines(['npm', 'ci']).join()).not.toContain('consent');
+  it('name for what fetches packages the options that keep them for later commands', () => {
+    const lines = (command: readonly string[]) => closingLines({ ...result, denials: [network] }, command);
+    expect(lines(['npm', 'ci']).join()).toMatch(/add --fill-cache npm --network allow=npm:install\./);
+    expect(lines(['curl', 'x']).join()).toMatch(/ask for --network allow=npm:install\./i);
   });
 
   it.each<[string, Denial, string]>([
@@ -142,7 +139,7 @@ describe('the lines after a run', () => {
     [
       'a network that seems to have been wanted, and what a program printed in its own words',
       network,
-      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network bridge, which needs the user’s consent: `acode config set sandbox.network.allow_bridge true`, or write `sandbox: { network: { allow_bridge: true } }` in your configuration file. [suspected use of the network: "bad address policy.network"]',
+      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network allow=npm:install. [suspected use of the network: "bad address policy.network"]',
     ],
     [
       'a network that no air-gapped sandbox has',
@@ -213,10 +210,9 @@ describe('the lines after a run', () => {
     expect(closingLines({ ...result, denials: [denial] }, ['x'], { existing: { timeoutMs: 9000 } })).toEqual([line]);
   });
 
-  it('offer a persistent sandbox no network bridge, and no other image by an option', () => {
+  it('offer for a persistent sandbox another one, with a network and with an image', () => {
     const [line] = closingLines({ ...result, denials: [network] }, ['x'], { existing: {} });
-    expect(line).toContain('neither the network bridge nor caches');
-    expect(line).not.toContain('ask for --network');
+    expect(line).toContain('create another sandbox: `acode sandbox create --network allow=npm:install`');
     expect(closingLines({ ...result, exitCode: 127 }, 'gti', { existing: {} })[0]).toContain(
       '`acode sandbox create --image …`',
     );
@@ -239,6 +235,41 @@ describe('the lines after a run', () => {
     expect(closingLines({ ...result, exitCode: 127 }, [], { dependencies })).toEqual([]);
     expect(closingLines({ ...result, exitCode: 1 }, 'npm test', { dependencies })).toEqual([]);
     expect(closingLines({ ...result, exitCode: 127 }, ['gti'])).toEqual([]);
+  });
+
+  it('name missing dependencies where an interpreter found no module, on either stream', () => {
+    const dependencies = 'the dependencies may not be installed';
+    for (const said of [
+      "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'is-odd' imported from /workspace/src/sum.js",
+      "Error: Cannot find module 'left-pad'",
+      "ModuleNotFoundError: No module named 'requests'",
+    ])
+      for (const printed of [{ stdout: said }, { stderr: said }])
+        expect(closingLines({ ...result, exitCode: 1, ...printed }, ['node', 'x.js'], { dependencies })).toEqual([
+          `hint: ${dependencies}`,
+        ]);
+    // The control: a file of the project, and a command that succeeded.
+    expect(mayLackDependencies({ ...result, exitCode: 1, stderr: "Error: Cannot find module './sum.js'" })).toBe(false);
+    expect(mayLackDependencies({ ...result, exitCode: 0, stderr: "Cannot find module 'left-pad'" })).toBe(false);
+  });
+
+  it('say once what allows several hosts', () => {
+    const denial = (value: string): Denial => ({
+      rule: 'network.not-listed',
+      value,
+      setBy: { value: 'allow', layer: 'request', where: 'policy.network' },
+      count: 1,
+      remedies: [{ kind: 'change-request', field: 'policy.network', suggested: 'allow=pypi,npm:install,a.example' }],
+    });
+    const denials = [denial('registry.npmjs.org:443'), denial('a.example:443')];
+    const notices = closingNotices({ ...result, exitCode: 1, denials }, ['npm', 'ci']);
+    expect(notices.map(({ hint }) => hint)).toEqual([
+      undefined,
+      'Retrying does not help. Allow it for this command: --network allow=pypi,npm:install,a.example.',
+    ]);
+    expect(notices[0]?.text).toBe(
+      'denied: the connection to registry.npmjs.org:443 is not on the allow-list, set by --network.',
+    );
   });
 
   it('say so where an option of acode’s went to the program, and only there', () => {

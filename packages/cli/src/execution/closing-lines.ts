@@ -26,6 +26,8 @@ export interface About {
   readonly dependencies?: string | null | undefined;
   /** What is said of a path of the workspace that the user may not write. */
   readonly permission?: string | null | undefined;
+  /** What is said of names that were not resolved. */
+  readonly names?: string | null | undefined;
   /** The options acode itself has, as `--memory`. */
   readonly options?: readonly string[] | undefined;
   /** What the user called, for the line to type: `acode run`. */
@@ -37,13 +39,22 @@ export function closingNotices(result: RunResult, command: Command, about: About
   const { existing = null, dependencies = null, options = [] } = about;
   const style = existing ? inExisting(existing) : styleFor(command);
   return [
-    ...result.denials.map(denial => denialNotice(denial, style)),
+    ...onceEach(result.denials.map(denial => denialNotice(denial, style))),
     ...missingLines(result, command, { existing, dependencies }).map(asNotice),
-    ...((about.permission ?? null) === null ? [] : [asNotice(`hint: ${about.permission}`)]),
+    ...[about.permission ?? [], about.names ?? []].flat().map(hint => asNotice(`hint: ${hint}`)),
     ...optionLines(result, command, options, about.called).map(asNotice),
     ...riskyNotices(result.riskyChanges),
     ...forkNotices(result),
   ];
+}
+
+// Several hosts that one list lacks have the same hint: it stands below the last of them.
+function onceEach(notices: readonly Notice[]): Notice[] {
+  return notices.map((notice, index) => {
+    if (notice.hint === undefined || notices[index + 1]?.hint !== notice.hint) return notice;
+    const { hint: _, ...rest } = notice;
+    return rest;
+  });
 }
 
 /** The same, each in one line, for JSON and for the report on many runs. */
@@ -62,7 +73,7 @@ function forkNotices({ fork }: RunResult): Notice[] {
   return [
     {
       text,
-      hint: `Show the changes: \`acode fork diff ${fork.id}\`. Bring them home: \`acode fork apply ${fork.id}\`. Take them back: \`acode fork undo ${fork.id}\`.`,
+      hint: `Show the changes: \`acode fork diff ${fork.id}\`. Apply them to your files: \`acode fork apply ${fork.id}\`. Undo the last command: \`acode fork undo ${fork.id}\`.`,
     },
   ];
 }
@@ -93,7 +104,7 @@ export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
   return `${codeOf(denial)}: ${what}, set by ${setBy}. ${remedy}${note === null ? '' : ` [${note}]`}`;
 }
 
-// Where the user consented to a network, what installs packages needs only these options.
+// What installs packages needs only these options, and later commands nothing.
 function styleFor(command: Command): DenialStyle {
   const line = typeof command === 'string' ? command : command.join(' ');
   const cache = INSTALLS.exec(line)?.[1];
@@ -101,13 +112,28 @@ function styleFor(command: Command): DenialStyle {
   return {
     ...STYLE,
     remedy: (remedy, denial) =>
-      remedy.kind === 'change-request' && remedy.field === 'policy.network' && remedy.consent === undefined
+      remedy.kind === 'change-request' && remedy.field === 'policy.network' && denial.rule === 'network.none'
         ? `fill the cache for every later command: add --fill-cache ${cache} --network ${remedy.suggested}`
         : shortened(remedy, denial),
   };
 }
 
-function shortened(remedy: Remedy, { setBy }: Denial): Text | null {
+/** Denials in the words of `acode agent`, which has options of its own. */
+export const AGENT_STYLE: DenialStyle = {
+  ...STYLE,
+  remedy: (remedy, denial) => {
+    if (denial.rule === 'network.not-listed' && remedy.kind === 'change-request')
+      return `allow it: --allow ${remedy.suggested.replace(/^allow=/, '')}`;
+    if (denial.rule === 'limit.time') return 'give it more time: --budget minutes=<number>';
+    return shortened(remedy, denial);
+  },
+};
+
+function shortened(remedy: Remedy, { rule, setBy }: Denial): Text | null {
+  if (rule === 'network.not-listed' && remedy.kind === 'change-request')
+    return ['allow it for this command: ', { field: remedy.field, value: remedy.suggested }];
+  if (remedy.kind === 'change-request' && remedy.field === 'policy.fork')
+    return 'add --fork: git can commit in a fork, and `acode fork apply --branch <name>` brings the commits here';
   if (remedy.kind === 'change-on-host') return 'make the change yourself, outside the sandbox';
   if (remedy.kind !== 'change-request' || remedy.field !== 'policy.workspace') return null;
   return setBy.layer === 'request' ? 'leave --readonly out' : `change that setting in ${setBy.where}`;
@@ -118,8 +144,18 @@ function codeOf(denial: Denial): string {
 }
 
 /** Whether what a command printed and how it ended may come from dependencies that are not installed. */
-export function mayLackDependencies({ exitCode }: Pick<RunResult, 'exitCode'>): boolean {
-  return exitCode === NOT_FOUND;
+export function mayLackDependencies(result: RunResult): boolean {
+  return result.exitCode === NOT_FOUND || lacksModule(result);
+}
+
+const MAX_READ = 16 * 1024;
+// A module by its name, which no file of the project is: node puts paths in the same place.
+const MODULE_MISSING = /Cannot find (?:module|package) ['"](?![./])|ModuleNotFoundError: No module named/;
+
+/** Whether a command failed for want of a package, as its interpreter says it; some test runners print that to standard output. */
+export function lacksModule({ exitCode, stdout, stderr }: RunResult): boolean {
+  if (exitCode === 0 || exitCode === null) return false;
+  return [stderr, stdout].some(printed => MODULE_MISSING.test(printed.slice(-MAX_READ)));
 }
 
 /** A program that was not found, and the image that may not have it; null for another end, and where a denial explains it. */
@@ -133,6 +169,7 @@ function missingLines(
   command: Command,
   { existing, dependencies }: Required<Pick<About, 'existing' | 'dependencies'>>,
 ): string[] {
+  if (lacksModule(result)) return dependencies ? [`hint: ${dependencies}`] : [];
   const cause = notFoundCause(result);
   if (cause === null) return [];
   // Of a shell that ended with the status of its last command, nothing more is known.

@@ -12,7 +12,7 @@ import { realPath } from '../own-program.ts';
 import { pump } from '../terminal/pump.ts';
 import { renderNotice } from '../terminal/notice.ts';
 import type { Notice } from '../terminal/notice.ts';
-import { closingNotices, denialLine, mayLackDependencies, riskyNotices } from './closing-lines.ts';
+import { closingNotices, denialLine, lacksModule, mayLackDependencies, riskyNotices } from './closing-lines.ts';
 import type { Existing } from './in-existing.ts';
 import type { NotFound } from './missing-dependencies.ts';
 import { preparing } from './preparing.ts';
@@ -88,8 +88,8 @@ export interface Attended {
 }
 
 /** Starts a command, passes its streams through, and returns the exit status. */
-export async function attend(call: Call, { command, existing, flags, image }: Attended, start: Start): Promise<number> {
-  const ended = await run(call, start);
+export async function attend(call: Call, about: Attended, start: Start): Promise<number> {
+  const ended = await passedThrough(call, start);
   if ('unread' in ended) {
     // A user who pipes into `head` no longer reads the output, but usually still sees acode’s messages on standard
     // error.
@@ -98,15 +98,23 @@ export async function attend(call: Call, { command, existing, flags, image }: At
   }
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
-  const dependencies = mayLackDependencies(result)
-    ? await dependenciesOf(call, { ...result, command, chosenImage: image })
-    : null;
+  await sayClosing(call, result, about);
+  return result.artifacts ? afterArtifacts(call, result) : statusOf(result);
+}
+
+/** Prints what there is to say after a command. */
+export async function sayClosing(
+  call: Call,
+  result: RunResult,
+  { command, existing, flags, image }: Attended,
+): Promise<void> {
+  const dependencies = await dependenciesOf(call, result, { ...result, command, chosenImage: image });
   const permission = await permissionOf(call, result);
+  const names = await namesOf(result);
   await sayNotices(
     call,
-    closingNotices(result, command, { existing, dependencies, permission, options: flags, called: call.called }),
+    closingNotices(result, command, { existing, dependencies, permission, names, options: flags, called: call.called }),
   );
-  return result.artifacts ? afterArtifacts(call, result) : statusOf(result);
 }
 
 // A command that succeeded and left out what it was to bring has not done what was asked.
@@ -118,9 +126,11 @@ async function afterArtifacts(call: Call, result: RunResult): Promise<number> {
 }
 
 /** What a command that failed lacks. Loaded only then. */
-export async function dependenciesOf(call: Call, ended: NotFound): Promise<string | null> {
-  const { allowsBridge, missingDependencies } = await import('./missing-dependencies.ts');
-  return missingDependencies(await call.place(), { ended, allowsBridge: () => allowsBridge(call) });
+export async function dependenciesOf(call: Call, result: RunResult, ended: NotFound): Promise<string | null> {
+  // `acode build` and `acode test` look for them after every failure.
+  if (!mayLackDependencies(result) || (lacksModule(result) && /^acode (?:build|test)\b/.test(call.called))) return null;
+  const { missingDependencies } = await import('./missing-dependencies.ts');
+  return missingDependencies(await call.place(), lacksModule(result) ? { ...ended, isModule: true } : ended);
 }
 
 // Denials are structured data; the JSON output also includes the message that a terminal would show.
@@ -135,6 +145,13 @@ async function permissionOf(call: Call, { exitCode, stderr, denials }: RunResult
   return missingPermission(await call.place(), stderr);
 }
 
+// Loaded only where a command with a network failed.
+async function namesOf(result: RunResult): Promise<string | null> {
+  if (result.exitCode === 0 || (result.usage?.txBytes ?? result.network) === undefined) return null;
+  const { NAMES_REMEDY, lacksNames, unreachedHosts } = await import('./unresolved-names.ts');
+  return lacksNames(result) ? NAMES_REMEDY : unreachedHosts(result);
+}
+
 /** The exit status of acode for a result. */
 export function statusOf({ timedOut, exitCode }: RunResult): number {
   return timedOut ? TIMED_OUT : (exitCode ?? FAILED);
@@ -145,7 +162,8 @@ type Start = (given: StartedWith) => Promise<RunningCommand>;
 /** The result. If the reader closed the output, acode cancelled the run, and only its risky changes are reported. */
 type Attending = { readonly result: RunResult } | { readonly unread: readonly RiskyChange[] };
 
-async function run(call: Call, start: Start): Promise<Attending> {
+/** Starts a command, and passes its streams through until it has ended. */
+export async function passedThrough(call: Call, start: Start): Promise<Attending> {
   const unread = new AbortController();
   const signal = AbortSignal.any([call.interruption.signal, unread.signal]);
   using stdin = new StandardInput(call.io.stdin);

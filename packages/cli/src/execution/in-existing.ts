@@ -29,10 +29,9 @@ function elsewhere(remedy: Remedy, denial: Denial, timeoutMs: number | undefined
   if (remedy.kind === 'choose-image')
     return `${created('--image <image>')} of an image that already has what must be installed`;
   if (remedy.kind === 'provide-offline')
-    return 'put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network bridge -- npm ci` fetches into it) or into the image (`acode sandbox build-image`)';
+    return 'put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network allow=npm:install -- npm ci` fetches into it) or into the image (`acode sandbox build-image`)';
   if (remedy.kind !== 'change-request') return null;
-  if (remedy.field === 'policy.network')
-    return 'create a sandbox on a network of your own (`acode config set --add sandbox.network.allowed_networks <name>` allows it): a persistent sandbox has neither the network bridge nor caches';
+  if (remedy.field === 'policy.fork') return `${created('--fork')}, where git can commit`;
   return remedy.field === 'policy.workspace'
     ? 'create another sandbox without --readonly'
     : created(OPTION_TERMS.field(remedy.field, remedy.suggested));

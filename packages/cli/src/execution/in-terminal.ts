@@ -8,12 +8,12 @@ import { createRequestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
-import { atTerminal } from './at-terminal.ts';
-import { closingNotices, mayLackDependencies } from './closing-lines.ts';
+import { closingNotices } from './closing-lines.ts';
 import { commandIn, dependenciesOf, sayNotices, statusOf } from './execute.ts';
 import type { FreshOptions } from './execute.ts';
 import { preparing } from './preparing.ts';
-import { terminalVariables } from './terminal-variables.ts';
+import { filterOptions } from './terminal-options.ts';
+import { variablesOfTerminal } from './terminal-variables.ts';
 
 // The status for SIGHUP: like closing a terminal, Enter ~ . ends the command.
 const LEFT = 129;
@@ -36,7 +36,7 @@ With -t the command gets a terminal of its own: every key you type goes to it, C
 export async function executeInTerminal(
   call: Call,
   argv: readonly string[],
-  options: FreshOptions & { readonly in?: string | undefined },
+  options: FreshOptions & { readonly in?: string | undefined; readonly mouse?: true | undefined },
   flags: readonly string[],
 ): Promise<number> {
   refuseWithoutTerminal(call);
@@ -48,21 +48,24 @@ export async function executeInTerminal(
   return call.withHost(async acode => {
     const sandbox = await sandboxFor(call, acode, options);
     const { size } = call.stdout;
+    const filter = await filterOptions(call, options.mouse);
+    // Loaded before any command runs: where acode is installed in the workspace, the command may put something else in its place.
+    const { atTerminal } = await import('./at-terminal.ts');
     const handle = await sandbox.commands.terminal(command, {
       cwd: options.workdir ?? place.inside,
-      env: { ...terminalVariables(call), ...env },
+      env: { ...variablesOfTerminal(call), ...env },
       signal,
       limited: true,
       ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
       ...(size ? { size } : {}),
     });
-    const result = await atTerminal(call, handle, { mouse: false });
+    const result = await atTerminal(call, handle, filter);
     if (result === null) {
       await call.say('\nacode: you ended the command with Enter ~ .\n');
       return LEFT;
     }
     const existing = options.in === undefined ? null : { timeoutMs: options.timeout };
-    const dependencies = mayLackDependencies(result) ? await dependenciesOf(call, { ...result, command }) : null;
+    const dependencies = await dependenciesOf(call, result, { ...result, command });
     await sayNotices(call, closingNotices(result, command, { existing, dependencies }));
     return statusOf(result);
   });

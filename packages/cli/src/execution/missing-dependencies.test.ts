@@ -17,34 +17,30 @@ describe('missing dependencies', () => {
   });
   afterEach(() => rmSync(root, { recursive: true, force: true }));
 
-  const found = (
-    files: Readonly<Record<string, string>>,
-    inside = '.',
-    ended?: NotFound,
-    isAllowed = false,
-  ): Promise<string | null> => {
+  const found = (files: Readonly<Record<string, string>>, inside = '.', ended?: NotFound): Promise<string | null> => {
     for (const [name, text] of Object.entries(files)) {
       mkdirSync(dirname(join(root, name)), { recursive: true });
       writeFileSync(join(root, name), text);
     }
-    const allowsBridge = () => Promise.resolve(isAllowed);
-    return missingDependencies({ root, here: join(root, inside) }, { ...(ended ? { ended } : {}), allowsBridge });
+    return missingDependencies({ root, here: join(root, inside) }, ended);
   };
 
-  it('ask for consent only where it was not given yet', async () => {
-    const files = { 'package.json': PROJECT };
-    expect(await found(files)).toContain('acode config set');
-    expect(await found(files, '.', undefined, true)).not.toContain('acode config set');
-  });
-
   it.each([
-    [{ 'package.json': PROJECT, 'package-lock.json': '{}' }, '.', '--fill-cache npm --network bridge -- npm ci`'],
+    [
+      { 'package.json': PROJECT, 'package-lock.json': '{}' },
+      '.',
+      '--fill-cache npm --network allow=npm:install -- npm ci`',
+    ],
     [{ 'package.json': PROJECT }, '.', '-- npm install`'],
-    [{ 'package.json': PROJECT, 'yarn.lock': '' }, '.', '--fill-cache yarn --network bridge -- yarn install`'],
+    [
+      { 'package.json': PROJECT, 'yarn.lock': '' },
+      '.',
+      '--fill-cache yarn --network allow=npm:install,registry.yarnpkg.com -- yarn install`',
+    ],
     [{ 'package.json': PROJECT, 'pnpm-lock.yaml': '' }, '.', '-- pnpm install --frozen-lockfile`'],
     [{ 'a/package.json': PROJECT, 'a/src/x': '' }, 'a/src', '-- npm install`'],
     [{ 'requirements.txt': 'pytest' }, '.', '"python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"`'],
-    [{ 'pyproject.toml': '' }, '.', '--fill-cache pip --network bridge "python3 -m venv .venv'],
+    [{ 'pyproject.toml': '' }, '.', '--fill-cache pip --network allow=pypi "python3 -m venv .venv'],
   ])('of %j in %s are installed by %s', async (files, inside, install) => {
     expect(await found(files, inside)).toContain(install);
   });

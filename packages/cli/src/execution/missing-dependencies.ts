@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import type { Command } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
 import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
-import type { Call } from '../call.ts';
 import type { Place } from '../workspace.ts';
 
 const NODE = [
@@ -19,21 +18,31 @@ const PYTHON = [
   { file: 'pyproject.toml', install: '.venv/bin/pip install -e .' },
 ] as const;
 
+// Where each tool gets packages from unless it is told otherwise.
+const HOSTS = {
+  npm: 'npm:install',
+  pnpm: 'npm:install',
+  yarn: 'npm:install,registry.yarnpkg.com',
+  pip: 'pypi',
+} as const;
+
 /** Dependencies that are not installed. */
 export interface MissingDependencies {
   /** What points to that, as a part of a sentence. */
   readonly why: string;
   /** The cache that is filled. */
-  readonly cache: string;
+  readonly cache: keyof typeof HOSTS;
   /** What installs them, as it is typed after the options of acode. */
   readonly install: string;
 }
 
-/** A command that ended because a program was not found. */
+/** A command that ended because a program or a module was not found. */
 export interface NotFound {
   readonly command: Command;
   /** What the command printed: a shell names the program in it. */
   readonly stderr: string;
+  /** Whether a module was not found, which is a dependency whatever the command was. */
+  readonly isModule?: true;
   /** The image that the user named, if any. */
   readonly chosenImage?: string | undefined;
 }
@@ -41,42 +50,17 @@ export interface NotFound {
 /** A sentence about dependencies that are not installed; null where nothing points to that. */
 export async function missingDependencies(
   place: Pick<Place, 'root' | 'here'>,
-  { ended, allowsBridge: isAllowed }: { readonly ended?: NotFound; readonly allowsBridge: () => Promise<boolean> },
+  ended?: NotFound,
 ): Promise<string | null> {
   const found = await findMissingDependencies(place, ended);
   if (!found) return null;
-  const consent = (await isAllowed())
-    ? ''
-    : `Allow the network for the installation once: \`acode config set ${CONSENT} true\`. Then i`;
-  return `the dependencies of this project may not be installed: ${found.why}. ${consent === '' ? 'I' : consent}nstall them: \`${installLine(found, ended?.chosenImage)}\`. If a project image has them, add --deps.`;
-}
-
-const CONSENT = 'sandbox.network.allow_bridge';
-
-/** Whether the configuration of a call allows the network `bridge`. Where that cannot be read, it does not. */
-export async function allowsBridge(call: Pick<Call, 'hostOptions'>): Promise<boolean> {
-  try {
-    const { Acode } = await import('@acode/sandbox');
-    const { workspace, configFile } = await call.hostOptions();
-    const configuration = await Acode.configuration({
-      ...(workspace === undefined ? {} : { workspace }),
-      ...(configFile === undefined ? {} : { configFile }),
-    });
-    const values = await configuration.get(CONSENT);
-    const isForbidden = values.some(({ layer, value }) => layer === 'machine' && value === false);
-    return (
-      !isForbidden &&
-      values.some(({ layer, value, overridden }) => layer !== 'machine' && value === true && !overridden)
-    );
-  } catch {
-    return false;
-  }
+  return `the dependencies of this project may not be installed: ${found.why}. Install them: \`${installLine(found, ended?.chosenImage)}\`. If a project image has them, add --deps.`;
 }
 
 /** What a user types to install them. */
 export function installLine({ cache, install }: MissingDependencies, image?: string): string {
   const chosen = image === undefined ? '' : `--image ${quoted(image)} `;
-  return `acode sandbox exec ${chosen}--fill-cache ${cache} --network bridge ${install}`;
+  return `acode sandbox exec ${chosen}--fill-cache ${cache} --network allow=${HOSTS[cache]} ${install}`;
 }
 
 /**
@@ -123,7 +107,7 @@ function wordsOf(project: unknown): string {
 
 /** Whether the program that was not found may be one of the project’s: by what the line runs, or by its name. */
 function mayBeOf(ended: NotFound | undefined, runs: RegExp, words: string): boolean {
-  if (!ended) return true;
+  if (!ended || ended.isModule) return true;
   const line = typeof ended.command === 'string' ? ended.command : ended.command.join(' ');
   if (runs.test(line)) return true;
   const named = [...ended.stderr.slice(-4096).matchAll(/([^\s:]{1,100}): (?:command )?not found/g)].map(

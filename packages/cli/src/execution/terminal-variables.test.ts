@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { terminalVariables } from './terminal-variables.ts';
+import { terminalVariables, variablesOfTerminal } from './terminal-variables.ts';
 
 const of = (env: Readonly<Record<string, string>>, isTerminal = true) =>
   terminalVariables({ stdout: { isTerminal }, io: { env } });
@@ -37,5 +37,20 @@ describe('the variables of a terminal', () => {
   it('leave out what no terminal is called', () => {
     for (const TERM of ['', 'a b', 'x\n', '../x', '$(id)', 'x'.repeat(65), '\u001b[0m'])
       expect(of({ TERM, COLORTERM: TERM }), JSON.stringify(TERM)).toEqual({ FORCE_COLOR: '1' });
+  });
+});
+
+describe('the variables of a program with a terminal', () => {
+  const inside = (env: Readonly<Record<string, string>>) =>
+    variablesOfTerminal({ stdout: { isTerminal: true }, io: { env } });
+
+  it('name a terminal that images know, and leave the colours to it', () => {
+    expect(inside({ TERM: 'xterm-kitty', COLORTERM: 'truecolor' })).toEqual({
+      TERM: 'xterm-256color',
+      COLORTERM: 'truecolor',
+    });
+    for (const TERM of ['tmux-256color', 'screen', 'xterm', 'linux', 'vt100'])
+      expect(inside({ TERM })).toEqual({ TERM });
+    expect(inside({ NO_COLOR: '1' })).toEqual({ TERM: 'xterm-256color', NO_COLOR: '1' });
   });
 });

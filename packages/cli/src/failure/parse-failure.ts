@@ -20,8 +20,11 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode run --dry-run': DRY_RUN,
   'acode sandbox exec --dry-run': DRY_RUN,
   'acode version': 'Did you mean `acode --version`?',
-  'acode init':
-    'There is nothing to set up: `acode doctor` checks this machine, and `acode run -- <command>` works in any project directory.',
+  'acode diff': 'Did you mean `acode fork diff`?',
+  'acode apply': 'Did you mean `acode fork apply`?',
+  'acode fork run': 'To run a command in a fork: `acode run --fork -- <command>`.',
+  'acode --fork': 'Write it after the command it is for: `acode run --fork -- …`.',
+  'acode --network': 'Write it after the command it is for: `acode run --network allow=… -- …`.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
 // Options of other tools, and what has the same meaning here.
@@ -34,6 +37,11 @@ const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   '-w': '--workdir',
   '--volume': '--mount',
   '--ttl': '--for',
+  '--net': '--network',
+  '--allow': '--network allow=<hosts>',
+  '--allow-net': '--network allow=<hosts>',
+  '--allow-network': '--network allow=<hosts>',
+  '--allowed-hosts': '--network allow=<hosts>',
 };
 const TERMINAL = ['-i', '-t', '-it', '-ti', '--interactive', '--tty'];
 const MISSING = ['commander.missingArgument', 'commander.missingMandatoryOptionValue'];
@@ -55,7 +63,9 @@ export function usageErrorFor(complaint: CommanderError, about: Complained): Usa
   const { called, help, elsewhere } = about;
   const seeHelp = `\`${called} --help\` shows how it is used.`;
   if (complaint.code === 'commander.help') return new UsageError(`\`${called}\` needs a command.`, seeHelp, help);
-  const [first = '', ...rest] = complaint.message.replace(/^error: /, '').split('\n');
+  // What the parser is given for `--fork` has the value that stands for it.
+  const said = complaint.message.replace(/^error: /, '').replace("'--fork=current'", "'--fork'");
+  const [first = '', ...rest] = said.split('\n');
   const instead = insteadOf(complaint, first, about);
   if (instead !== null) return new UsageError(sentence(first), instead);
   const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
@@ -75,6 +85,7 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
+  if (code === 'commander.conflictingOption') return 'Leave one of the two out.';
   const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
   if (/^--gpus?$/.test(unknown)) return NO_GPU;
   return INSTEAD[`${called} ${unknown}`] ?? sameAs(unknown, about);
@@ -89,7 +100,9 @@ function sameAs(option: string, { called, options }: Complained): string | null 
   const name = option.startsWith('--') ? option : option.slice(0, 2);
   const [, meant] = Object.entries(KNOWN_ELSEWHERE).find(([known]) => known === name) ?? [];
   if (meant === undefined) return null;
-  return options.includes(meant) ? `Did you mean ${meant}?` : (INSTEAD[`${called} ${meant}`] ?? null);
+  return options.includes(meant.replace(/ .*/, ''))
+    ? `Did you mean ${meant}?`
+    : (INSTEAD[`${called} ${meant}`] ?? null);
 }
 
 function sentence(text: string): string {

@@ -28,6 +28,7 @@ const REMEDIES: readonly Remedy[] = [
   { kind: 'raise-limit', field: 'policy.timeoutMs', suggested: 2000 },
   { kind: 'change-request', field: 'policy.network', suggested: 'bridge', consent: 'sandbox.network.allow_bridge' },
   { kind: 'change-setting', field: 'sandbox.network.timeout_seconds', suggested: 'raise' },
+  { kind: 'add-setting', field: 'sandbox.network.private_hosts', suggested: 'a.example' },
   { kind: 'choose-image', field: 'policy.image' },
   { kind: 'leave-out', suggested: 'sudo' },
   { kind: 'provide-offline' },

@@ -101,6 +101,8 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
   return [
     ['code', code] as const,
     ...Object.entries(context).flatMap(([name, value]) => {
+      if (name === 'output' && typeof value === 'string' && value !== '')
+        return value.split('\n').map(line => [name, line] as const);
       const text = name === 'reason' && REASON_SAID.has(code) ? null : plain(name, value);
       // Message and hint name most of the circumstances already.
       return text === null || text === '' || message.includes(text) || hint.includes(text)

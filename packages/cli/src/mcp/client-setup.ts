@@ -92,7 +92,7 @@ export function setupText({ command, file, text, withoutShell }: ClientSetup): s
       : ['Run:', '', `${command}\n`, `or put this into ${file}:`, '', text];
   const shell = withoutShell
     ? [
-        `Then switch the agent’s own shell off, or it still runs commands on your machine. ${withoutShell.file}:`,
+        `Then switch the agent’s own shell off, or it still runs commands on your machine. In ${withoutShell.file}:`,
         '',
         withoutShell.text,
       ]

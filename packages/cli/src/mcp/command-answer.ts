@@ -3,6 +3,7 @@
 import type { Command, RunResult } from '@acode/sandbox';
 import { notFoundCause } from '../execution/closing-lines.ts';
 import { findMissingDependencies, installLine } from '../execution/missing-dependencies.ts';
+import { lacksNames, unreachedHosts } from '../execution/unresolved-names.ts';
 import { oneLine } from '../terminal/text.ts';
 import { excerptOf, sharesOf } from './excerpt.ts';
 import { denialText, toldDenials } from './failure.ts';
@@ -85,8 +86,19 @@ async function hints(session: Session, ended: EndedCommand): Promise<string[]> {
   return [
     ...(fork ? [fork] : []),
     ...(named ? [`${workspace.shown} is ${INSIDE} in the sandbox: use that, or relative paths, in commands.`] : []),
+    ...(lacksNames(result)
+      ? [
+          'The sandbox has a network, but a name was not resolved. Check the name. If it is right, ask the user to set sandbox.network.dns_servers.',
+        ]
+      : []),
+    ...toldHosts(result),
     ...(await notFoundHints(session, ended)),
   ];
+}
+
+function toldHosts(result: RunResult): string[] {
+  const unreached = unreachedHosts(result);
+  return unreached === null ? [] : [`The user can change this: ${unreached}`];
 }
 
 async function notFoundHints(

@@ -120,6 +120,10 @@ const STYLE: DenialStyle = {
       return setBy.layer === 'request' && setBy.where in ARGUMENTS
         ? `give a larger ${ARGUMENTS[setBy.where]}, or leave it out: the limit of the user’s policy counts then`
         : 'tell the user what you need and why, since no argument of these tools raises this limit, and go on without it';
+    if (remedy.kind === 'change-request' && remedy.field === 'policy.network')
+      return `give the argument network (${remedy.suggested}), which works where the user’s configuration lists these hosts; if it is refused, tell the user what you need and why, and go on without it`;
+    if (remedy.kind === 'change-request' && remedy.field === 'policy.fork')
+      return 'tell the user that git can commit if this server is started with `acode mcp --fork`';
     if (remedy.kind === 'change-request')
       return `tell the user what you need and why, since no argument of these tools does it (${TERMS.field(remedy.field, remedy.suggested)}), and go on without it`;
     return null;

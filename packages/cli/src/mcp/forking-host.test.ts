@@ -33,6 +33,11 @@ function bench(name?: string, result: RunResult = RESULT): Bench {
       throw new Error('explained');
     },
     status: () => Promise.reject(new Error('asked')),
+    network: {
+      request: () => {
+        throw new Error('asked');
+      },
+    },
   };
   const counts = { added: 2, changed: 1, deleted: 0 };
   const forks: Pick<Forks, 'diff'> = { diff: async () => ({ counts }) as WorkspaceDiff };

@@ -35,6 +35,7 @@ export function forkingHost(host: ToolHost, forks: Pick<Forks, 'diff'>, name?: s
     create: async (request = {}) => host.create(inFork(request)),
     explain: (command, request = {}) => host.explain(command, inFork(request)),
     status: () => host.status(),
+    network: { request: wanted => host.network.request(wanted) },
     forkNote: async result => (result.fork ? noteOf(result.fork.id, await countsOf(forks, result.fork.id)) : null),
   };
 }

@@ -1,7 +1,16 @@
 // Host interface: the part of the library that the MCP server uses, so that tools can be tested without an engine.
 
 import type { Readable } from 'node:stream';
-import type { Command, Explanation, PolicyInput, Risk, RunRequest, RunResult, Status } from '@acode/sandbox';
+import type {
+  Command,
+  Explanation,
+  NetworkAccess,
+  PolicyInput,
+  Risk,
+  RunRequest,
+  RunResult,
+  Status,
+} from '@acode/sandbox';
 
 /** What a persistent sandbox is asked to be. */
 export interface OpenRequest {
@@ -78,6 +87,8 @@ export interface ToolHost {
   create(request?: OpenRequest): Promise<InsideSandbox>;
   explain(command: Command, request?: RunRequest): Promise<Explanation>;
   status(): Promise<Status>;
+  /** Asking a person for a host. To allow one is no part of it. */
+  readonly network: Pick<NetworkAccess, 'request'>;
   /** What to say of the fork that a command wrote; absent where commands write the workspace itself. */
   forkNote?(result: RunResult): Promise<string | null>;
 }

@@ -26,6 +26,7 @@ function reporting(sandbox: Partial<InsideSandbox>, run: () => Promise<RunResult
       }) as InsideSandbox,
     explain: nobody,
     status: nobody,
+    network: { request: nobody },
   };
   const heard = reportingHost(host, (changes, record) =>
     reports.push(...changes.map(({ path }) => `${path} of ${record ?? 'none'}`)),

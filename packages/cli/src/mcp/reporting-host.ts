@@ -21,6 +21,7 @@ export function reportingHost(host: ToolHost, report: Report, late: TakeLate = (
     create: async request => reportingSandbox(await host.create(request), report, late),
     explain: (command, request) => host.explain(command, request),
     status: () => host.status(),
+    network: { request: wanted => host.network.request(wanted) },
     ...(host.forkNote ? { forkNote: result => host.forkNote?.(result) ?? Promise.resolve(null) } : {}),
   };
 }

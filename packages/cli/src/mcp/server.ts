@@ -26,6 +26,7 @@ import { Turns } from './call-queue.ts';
 import { readOutput, stopCommand, writeInput } from './tools/background.ts';
 import { editFile } from './tools/edit-file.ts';
 import { listDirectory, readFile, writeFile } from './tools/files.ts';
+import { requestAccess } from './tools/request-access.ts';
 import { runCommand, runInSandbox } from './tools/run-in-sandbox.ts';
 import { closeSandbox, listSandboxes, openSandbox } from './tools/sandboxes.ts';
 import { searchFiles } from './tools/search-files.ts';
@@ -105,7 +106,7 @@ function instructionsFor(workspace: WorkspacePaths, isForked: boolean): string {
     'Use run_command for single commands. run_in_sandbox and the file tools share one persistent sandbox of this session (sandbox_id chooses another): use them for work that builds up, servers and background commands.',
     'timeout_seconds, memory_mb, cpus, level, network, read_only and risk can only make the user’s policy stricter; a looser value is ignored with a note, or refused.',
     `There is no network unless the policy gives one (status tells), and no root.${isForked ? '' : ' .git, .agent and settings of editors and agents are read-only.'}`,
-    'A failed call says in hint what to do next, a denial in remedy; do not repeat a denied call unchanged. Only the user can loosen the policy.',
+    'A failed call says in hint what to do next, a denial in remedy; do not repeat a denied call unchanged. Only the user can loosen the policy; request_access asks them for a host.',
   ].join(' ');
 }
 
@@ -251,5 +252,6 @@ export const TOOLS: readonly Tool[] = [
   listDirectory,
   searchFiles,
   closeSandbox,
+  requestAccess,
   status,
 ];

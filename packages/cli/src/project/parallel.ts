@@ -6,7 +6,7 @@ import type { Acode, RiskyChange, RunRequest, RunResult } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { closingLines, riskyNotices } from '../execution/closing-lines.ts';
 import { sayNotices } from '../execution/execute.ts';
-import { allowsBridge, missingDependencies } from '../execution/missing-dependencies.ts';
+import { missingDependencies } from '../execution/missing-dependencies.ts';
 import { renderFailure, reportOn } from '../failure/report.ts';
 import type { Look } from '../terminal/look.ts';
 import { OutputTail } from '../terminal/output-tail.ts';
@@ -269,11 +269,10 @@ async function showLines(
   if (ended.length > 0) {
     const { root } = await call.place();
     const failed = members.filter(({ name }) => ended.some(one => one.package === name));
-    const asked = { allowsBridge: () => allowsBridge(call) };
     for (const { directory } of failed.slice(0, 1)) {
       const hint =
-        (await missingDependencies({ root, here: directory }, asked)) ??
-        (await missingDependencies({ root, here: project.directory }, asked));
+        (await missingDependencies({ root, here: directory })) ??
+        (await missingDependencies({ root, here: project.directory }));
       if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
     }
   }

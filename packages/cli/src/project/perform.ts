@@ -6,7 +6,7 @@ import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
 import { executeArgv, sayNotices } from '../execution/execute.ts';
-import { allowsBridge, missingDependencies } from '../execution/missing-dependencies.ts';
+import { missingDependencies } from '../execution/missing-dependencies.ts';
 import { terminalVariables } from '../execution/terminal-variables.ts';
 import { UsageError } from '../failure/usage.ts';
 import { oneLine } from '../terminal/text.ts';
@@ -47,7 +47,7 @@ export async function performJob(call: Call, job: Job, options: JobOptions, flag
 }
 
 async function hintAtDependencies(call: Call, root: string, { directory }: Project): Promise<void> {
-  const hint = await missingDependencies({ root, here: directory }, { allowsBridge: () => allowsBridge(call) });
+  const hint = await missingDependencies({ root, here: directory });
   if (hint !== null) await sayNotices(call, [{ text: `hint: ${hint}` }]);
 }
 

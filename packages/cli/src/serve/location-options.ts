@@ -12,8 +12,10 @@ export const WITHOUT_VALUE: readonly string[] = [
   '--json',
   '--verbose',
   '--no-color',
+  '--mouse',
   '--readonly',
   '--fork',
+  '--fork-copy',
   '--no-caches',
   '--deps',
   '--terminal',
@@ -25,7 +27,7 @@ const SERVED = ['run', 'sandbox exec', 'build', 'test'];
 const SERVED_ON_REQUEST = 'sandbox create';
 const WHERE = ['workspace', 'config', 'socket'] as const;
 // Short options, and long ones that are answered without running anything, or need the terminal itself.
-const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|terminal$)|^--env-file(?:=|$)/;
+const ANSWERED = /^-(?!-)|^--(?:help|version)$|^--(?:in(?:=|$)|learn(?:=|$)|terminal$)|^--env-file(?:=|$)/;
 // The value is in the caller’s environment, which a server does not have.
 const INHERITS = /^--env=?([^=]*)$/;
 

@@ -53,6 +53,7 @@ const RULES: readonly ((of: Surroundings) => string | null)[] = [
     platform === 'linux' ? null : `acode starts it on Linux only, not on ${platform}; run \`acode serve\` yourself`,
   ({ uid }) => (uid === 0 ? 'you are root' : null),
   ({ setting: { value, setBy } }) => (value === 'never' ? `sandbox.serve is never (${setBy ?? 'unknown'})` : null),
+  ({ setting }) => needsVariables(setting),
   ({ env }) => {
     const name = CI_VARIABLES.find(variable => !['', 'false'].includes(env[variable] ?? ''));
     return name === undefined ? null : `${name} is set (${env[name]})`;
@@ -67,6 +68,12 @@ const RULES: readonly ((of: Surroundings) => string | null)[] = [
     return bytes < LEAST_AVAILABLE ? `${(bytes / GIB).toFixed(1)} GiB of memory are available; it needs 2 GiB` : null;
   },
 ];
+
+/** Why a process with another environment than the caller’s runs no command; null where it does. */
+export function needsVariables({ variables = [] }: ServeSetting): string | null {
+  const [first] = variables;
+  return first === undefined ? null : `a credential is read from ${first} of your environment, which it does not have`;
+}
 
 /** Why no background process is started here; null where nothing is against it. */
 export function obstacleOf(of: Surroundings): string | null {

@@ -7,6 +7,7 @@ import type { Call } from '../call.ts';
 import type { Io } from '../io.ts';
 import { hashedVariables, identityOf, inheritedTraits, runtimeDirectory } from './identity.ts';
 import type { IdentityParts } from './identity.ts';
+import { needsVariables } from './obstacles.ts';
 import { isServed } from './presence.ts';
 import { ServedHost } from './served-host.ts';
 import { CallServer } from './server.ts';
@@ -91,7 +92,7 @@ async function serve(call: Call, serving: Serving, host: ServedHost, parts: Iden
     workspace: parts.root,
     uid: parts.uid,
     perform: (argv, io) => call.runCli(argv, { ...io, env: servedEnvironment(parts.env, io.env) }, { lender: host }),
-    whyDeclined: async () => (serving.background ? whySwitchedOff(host, end) : null),
+    whyDeclined: () => whyDeclined(host, serving.background ? end : null),
     state: async (): Promise<Omit<ServerState, 'commands'>> => ({
       pid: process.pid,
       since,
@@ -123,10 +124,12 @@ export function servedEnvironment(own: Io['env'], sent: Io['env']): Io['env'] {
   return { ...hashedVariables(own), ...sent };
 }
 
-// Checked before each command: if the user switched it off, the next command is not served any more.
-async function whySwitchedOff(host: ServedHost, end: () => void): Promise<string | null> {
+// Checked before each command: if the user switched it off, the next command is not served any more; and a credential is read from
+// the environment of the process that runs the command.
+async function whyDeclined(host: ServedHost, end: (() => void) | null): Promise<string | null> {
   const setting = await host.look(acode => acode.serveSetting());
-  if (setting?.value !== 'never') return null;
+  if (!setting) return null;
+  if (end === null || setting.value !== 'never') return needsVariables(setting);
   end();
   return `sandbox.serve is never (${setting.setBy ?? 'unknown'})`;
 }

@@ -46,12 +46,17 @@ export async function afterCommand(call: Caller, program: OwnProgram, setting: S
   const place = SocketDirectory.open(runtimeDirectory(env, uid), uid);
   if ('unsafe' in place) return;
   using held = place;
-  const isDue = noteEnd(held, socketName, call.io.now()) || setting.value === 'always';
+  const isDue = noteEnd(held, socketName, call.io.now()) || isDueAtOnce(call, setting);
   if (!isDue || obstacleOf(surroundingsOf(call.io, { root, written: call.written, program, setting })) !== null) return;
   if (await isTaken(held, socketName, uid)) return;
   await announce(call);
   forgetEnds(held, socketName);
   start({ root, here, where, entry: program.entry }, hashedVariables(env));
+}
+
+// An agent that sends one command sends more.
+function isDueAtOnce({ isHook }: Caller, { value }: ServeSetting): boolean {
+  return value === 'always' || isHook === true;
 }
 
 const START_MS = 20_000;

@@ -1,5 +1,7 @@
 // Ages and remaining times, for a person.
 
+import { plural } from './text.ts';
+
 const UNITS: readonly (readonly [seconds: number, name: string])[] = [
   [86_400, 'day'],
   [3600, 'hour'],
@@ -21,7 +23,7 @@ export function until(moment: string, now: number, style: SpanStyle = 'words'): 
   const then = Date.parse(moment);
   if (Number.isNaN(then)) return moment;
   const parts = roundedParts(then - now).map(([count, name]) =>
-    style === 'letters' ? `${count}${name.charAt(0)}` : counted(count, name),
+    style === 'letters' ? `${count}${name.charAt(0)}` : plural(count, name),
   );
   return parts.length === 0 ? 'now' : `in ${parts.join(' ')}`;
 }
@@ -37,7 +39,7 @@ export function age(moment: string, now: number): string {
 /** A time span in its largest unit: `3 minutes`; null below a second. */
 function spanOf(milliseconds: number): string | null {
   const [largest] = partsOf(Math.floor(milliseconds / 1000));
-  return largest ? counted(...largest) : null;
+  return largest ? plural(...largest) : null;
 }
 
 type Part = readonly [count: number, name: string];
@@ -58,8 +60,4 @@ function partsOf(seconds: number): Part[] {
   const first = parts.findIndex(([count]) => count > 0);
   // Units that are next to each other: a day and three minutes are a day.
   return first < 0 ? [] : parts.slice(first, first + 2).filter(([count]) => count > 0);
-}
-
-function counted(count: number, name: string): string {
-  return `${count} ${name}${count === 1 ? '' : 's'}`;
 }

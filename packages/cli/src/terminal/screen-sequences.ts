@@ -15,7 +15,8 @@ const CSI = `${ESCAPE}[`;
 const NOTHING: Drawing = { text: '' };
 
 // Modes that full-screen programs need, and whether each is on by itself. Left out: those that make the terminal send
-// something (mouse, focus), that change its size or its keys for good, and those that are the user’s own taste.
+// something (mouse, focus), that change its size or its keys for good, and those that are the user’s own taste. 2026 holds
+// the picture back until a frame is whole.
 const MODES: ReadonlyMap<number, boolean> = new Map([
   [1, false],
   [5, false],
@@ -27,6 +28,7 @@ const MODES: ReadonlyMap<number, boolean> = new Map([
   [1048, false],
   [1049, false],
   [2004, false],
+  [2026, false],
 ]);
 const MOUSE_MODES: readonly number[] = [1000, 1002, 1003, 1006];
 /** Saves and restores the cursor: nothing remains changed. */
@@ -78,15 +80,30 @@ export function escapeDrawing(sequence: string): Drawing {
   return touches ? { text: `${ESCAPE}${sequence}`, touches } : NOTHING;
 }
 
-/** What may stand of a control sequence, given as what is between `ESC [` and its last character, and that. */
-export function controlDrawing(between: string, final: string, mouse: boolean): Drawing {
+/** A control sequence in parts: a private character, numbers, and characters before the last one. */
+export interface Control {
+  readonly prefix: string;
+  readonly numbers: string;
+  readonly space: string;
+  readonly final: string;
+}
+
+/** The parts of a control sequence, given as what is between `ESC [` and its last character, and that. */
+export function controlOf(between: string, final: string): Control | null {
   const [, prefix, numbers = '', space] = /^([<-?]?)([\d;:]*)([ -/]*)$/.exec(between) ?? [];
+  return prefix === undefined || space === undefined ? null : { prefix, numbers, space, final };
+}
+
+/** What may stand of a control sequence. */
+export function controlDrawing({ prefix, numbers, space, final }: Control, mouse: boolean): Drawing {
   // By everything but the numbers.
   switch (`${prefix} ${space}${space === '' ? '' : final}`) {
     case ' ':
       return plainDrawing(numbers, final);
     case '? ':
       return 'hl'.includes(final) ? modes(numbers, final === 'h', mouse) : NOTHING;
+    case '> ':
+      return final === 'm' ? otherKeys(numbers) : NOTHING;
     case '  q':
       return /^[0-6]?$/.test(numbers) ? cursorStyle(numbers) : NOTHING;
     case ' !p':
@@ -120,11 +137,24 @@ function cursorStyle(number: string): Drawing {
   return { text: `${CSI}${number} q`, touches: [['cursor style', taken]] };
 }
 
+// How xterm and tmux tell Shift-Enter from Enter (modifyOtherKeys). Keys that type text remain text.
+function otherKeys(numbers: string): Drawing {
+  const [, value = ''] = /^4(?:;([0-2]))?$/.exec(numbers) ?? [];
+  if (numbers !== '4' && value === '') return NOTHING;
+  const taken = value === '' || value === '0' ? null : `${CSI}>4m`;
+  return { text: `${CSI}>${numbers}m`, touches: [['other keys', taken]] };
+}
+
+/** Whether a mode passes, and whether it is on by itself; null where it does not pass. */
+export function modeDefault(mode: number, mouse: boolean): boolean | null {
+  return MODES.get(mode) ?? (mouse && MOUSE_MODES.includes(mode) ? false : null);
+}
+
 function modes(numbers: string, on: boolean, mouse: boolean): Drawing {
   const known = numbers
     .split(';')
     .map(Number)
-    .filter(mode => MODES.has(mode) || (mouse && MOUSE_MODES.includes(mode)));
+    .filter(mode => modeDefault(mode, mouse) !== null);
   if (known.length === 0) return NOTHING;
   const last = on ? 'h' : 'l';
   const back = on ? 'l' : 'h';

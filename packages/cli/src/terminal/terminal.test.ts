@@ -332,6 +332,12 @@ describe('the keys that leave', () => {
     [['\r\r~x~.'], '\r\r~x~.', false],
     [['\u0003\u001b[A'], '\u0003\u001b[A', false],
     [['~\r~.'], '~\r', true],
+    // Text that is pasted, in any pieces, is text.
+    [['\r\u001b[200~\r~.\u001b[201~'], '\r\u001b[200~\r~.\u001b[201~', false],
+    [['\r\u001b[2', '00', '~~.\r', '~.\u001b[20', '1~~.'], '\r\u001b[200~~.\r~.\u001b[201~~.', false],
+    [['\u001b[200~a\u001b[201~\r~.'], '\u001b[200~a\u001b[201~\r', true],
+    [['\u001b[20\u001b[200~\r~.'], '\u001b[20\u001b[200~\r~.', false],
+    [['\u001b[209~\r~.'], '\u001b[209~\r', true],
   ])('of %j give %j, and leave: %j', (parts, text, leave) => {
     expect(passedOn(...parts)).toEqual([text, leave]);
   });

@@ -66,6 +66,11 @@ export function shortPath(path: string, home: string): string {
   return home.length > 1 && path.startsWith(`${home}/`) ? `~${path.slice(home.length)}` : path;
 }
 
+/** A number with its noun. */
+export function plural(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
 const LONG = /^(sha256:)?([0-9a-f]{12})[0-9a-f]+$/;
 
 /** The beginning of a long hexadecimal id or digest; any other name as it is. */

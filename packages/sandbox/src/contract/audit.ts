@@ -1,5 +1,6 @@
 // The audit log as its readers and writers see it: what a record says, and what can be asked of the chain.
 
+import type { EgressConnection } from './egress.ts';
 import type { RemovalReason } from './events.ts';
 import type { KpiReport } from './host.ts';
 import type { Level, Risk } from './levels.ts';
@@ -32,6 +33,7 @@ export type AuditOperation =
   | 'apply'
   | 'patch'
   | 'branch'
+  | 'network'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */
@@ -64,6 +66,15 @@ export interface AuditSandbox {
   readonly image?: string;
   /** The digest it was resolved to. */
   readonly imageDigest?: string;
+  /** The services beside it. */
+  readonly services?: readonly {
+    /** The name that it has inside. */
+    readonly name: string;
+    /** The image, as it was asked for. */
+    readonly image: string;
+    /** The digest it was resolved to. */
+    readonly imageDigest: string;
+  }[];
   /** The argument vector; secrets are masked and long ones are cut. */
   readonly command?: readonly string[];
   /** The names of the variables that are set; a value is never written. */
@@ -156,6 +167,13 @@ export interface AuditOutcome extends AuditContext, AuditFindings, Partial<Audit
   readonly errorCode?: string;
   /** The engine’s id of the container, if there was one. */
   readonly containerId?: string;
+  /**
+   * The connections of an allow-list, added up per host, port and outcome: at most 64, refused ones first. Absent without such a
+   * list, where nothing was connected, and in records of older versions.
+   */
+  readonly connections?: readonly EgressConnection[];
+  /** How many such rows there were in all. */
+  readonly connectionsTotal?: number;
 }
 
 /** How long the sandbox of an operation took to be ready. A command in an existing sandbox has none of these fields. */

@@ -80,6 +80,15 @@ export interface ConfigInput {
               timeout_seconds?: number | string | undefined;
               /** Whether a command goes on, or ends, when one of its processes is killed for lack of memory. */
               on_out_of_memory?: 'report' | 'end' | undefined;
+              /** Disk throughput. Needs runc on a Docker Engine, and a file system on a block device. */
+              blkio?:
+                | {
+                    /** Bytes a second that a sandbox may read from the disk of the workspace: megabytes, or 20m. */
+                    read_bps?: number | string | undefined;
+                    /** Bytes a second that a sandbox may write to the disk of the workspace: megabytes, or 20m. */
+                    write_bps?: number | string | undefined;
+                  }
+                | undefined;
               /** true is sandbox.network.mode: bridge, false is none. */
               network?: boolean | undefined;
               /** The user inside: host is the calling user, else "uid:gid". Never root. */
@@ -98,6 +107,108 @@ export interface ConfigInput {
               allow?: string[] | undefined;
               /** Hosts that no list may reach. */
               deny?: string[] | undefined;
+              /** Bytes a second that the connections of an allow-list may take in each direction: megabytes, or 512k. */
+              rate?: number | string | undefined;
+              /** Bytes that they may take in both directions together: megabytes, or 2g. */
+              max_bytes?: number | string | undefined;
+              /**
+               * The proxy through which the connections of an allow-list leave this host: http://proxy.example:3128. It resolves
+               * their names.
+               */
+              upstream_proxy?: string | undefined;
+              /** How acode connects repositories over SSH. Only your own file names it. */
+              ssh?:
+                | {
+                    /** The file of known host keys, in place of your own and the machine’s. */
+                    known_hosts?: string | undefined;
+                    /** The private key, in place of those that ssh looks for. */
+                    identity_file?: string | undefined;
+                  }
+                | undefined;
+              /** Credentials that acode adds to requests of allowed hosts. Sandboxes never have their values. */
+              credentials?:
+                | Record<
+                    string,
+                    {
+                      /** Where the value is. */
+                      from:
+                        | {
+                            /** A variable of the environment of acode’s own process. */
+                            env: string;
+                          }
+                        | {
+                            /** A file that nobody else can write, outside every workspace. */
+                            file: string;
+                          }
+                        | {
+                            /** A program of this machine and its arguments. */
+                            command: string[];
+                          }
+                        | {
+                            /** Attributes of an entry that `secret-tool lookup` finds. */
+                            secret_service: Record<string, string>;
+                          }
+                        | {
+                            /** A login of acode’s own: `acode login` makes it, acode refreshes it. */
+                            login: string;
+                          };
+                      /** Hosts that get it, if the list allows them. By default those of the preset with the same name. */
+                      hosts?: string[] | undefined;
+                      /** How it is added: bearer, or a header, a user name, or a key of the query. */
+                      as?:
+                        | 'bearer'
+                        | {
+                            /** The name of the header. */
+                            header: string;
+                          }
+                        | {
+                            /** The user name. */
+                            basic: string;
+                          }
+                        | {
+                            /** The key of the query. */
+                            query: string;
+                          }
+                        | undefined;
+                      /** The variable that holds its placeholder inside. */
+                      variable?: string | undefined;
+                      /** The form of the placeholder: each * becomes a letter or a digit. */
+                      placeholder?: string | undefined;
+                      /** base-url: the hosts are reached by a URL of the sandbox’s own loopback, and not by their names. */
+                      mode?: 'inspect' | 'base-url' | undefined;
+                      /** The variable that holds this URL inside. */
+                      base_url_variable?: string | undefined;
+                      /** The variable that holds the placeholder of the refresh token inside, where the value is of a login. */
+                      refresh_variable?: string | undefined;
+                    }
+                  >
+                | undefined;
+              /** Servers that `acode login` logs in to. acode keeps and refreshes their tokens; sandboxes never have them. */
+              logins?:
+                | Record<
+                    string,
+                    {
+                      /** The page that `acode login` opens a login with. */
+                      authorize_url?: string | undefined;
+                      /** Where codes and refresh tokens are exchanged for tokens. */
+                      token_url: string;
+                      /** The public client that acode is to the server. */
+                      client_id: string;
+                      /** What is asked for. */
+                      scopes?: string[] | undefined;
+                      /** Where the browser brings the code: to acode on the loopback, or to a page that shows it. */
+                      redirect_uri?: string | undefined;
+                      /** How exchanges are written; form unless named. */
+                      token_request?: 'form' | 'json' | undefined;
+                      /** Where `acode logout` ends the login. Refused inside a sandbox. */
+                      revoke_url?: string | undefined;
+                      /** More addresses that would end the login: refused inside. */
+                      refused_urls?: string[] | undefined;
+                    }
+                  >
+                | undefined;
+              /** false: acode adds no credentials, and refuses a command whose allow-list needs one. */
+              allow_credentials?: boolean | undefined;
               /** Allowed hosts that may have a private or loopback address. Only your own file names them. */
               private_hosts?: string[] | undefined;
               /** Addresses of up to 3 name servers, where there is a network. */
@@ -119,6 +230,8 @@ export interface ConfigInput {
               timeout_seconds?: number | string | undefined;
               /** Your consent to bridge: a sandbox on it reaches services of this host and the internet. */
               allow_bridge?: boolean | undefined;
+              /** Your consent to `acode run --learn=open`, which lets a command reach every public host that it asks for. */
+              allow_learning?: boolean | undefined;
               /**
                * A complete bundle of CA certificates (PEM) for sandboxes with a network: mounted read-only and named in the
                * variables that clients read.
@@ -199,6 +312,31 @@ export interface ConfigInput {
               allowed_host_roots?: string[] | undefined;
             }
           | undefined;
+        /** Sandboxes beside every command, reached by name on its loopback: db: postgres:16. */
+        services?:
+          | Record<
+              string,
+              | string
+              | {
+                  /** The image. */
+                  image: string;
+                  /** The TCP port that it listens on when it is ready; the only one that its image exposes unless named. */
+                  port?: number | undefined;
+                  /** Variables that its image needs. Every program in the sandbox can reach the service. */
+                  env?: Record<string, string> | undefined;
+                  /** Arguments in place of those that its image names. */
+                  command?: string[] | undefined;
+                  /** The user inside, "uid:gid"; the one that its image names unless set. Never root. */
+                  user?: string | undefined;
+                  /** Memory of all its processes: megabytes, or 512m; 512m unless set. */
+                  memory_mb?: number | string | undefined;
+                  /** Directories in memory that it can write, besides the volumes of its image. */
+                  writable?: string[] | undefined;
+                  /** How long it may take until it listens; 60 unless set. */
+                  ready_seconds?: number | string | undefined;
+                }
+            >
+          | undefined;
         /** Names, times and number of sandboxes. */
         containers?:
           | {
@@ -249,6 +387,18 @@ export interface ConfigInput {
               save?: boolean | undefined;
               /** After how many days it is removed. */
               retention_days?: number | undefined;
+            }
+          | undefined;
+        /** What programs may do with your terminal besides drawing on it. */
+        terminal?:
+          | {
+              /**
+               * write: programs with a terminal of yours may write text to its clipboard. None reads it. Only your own file says
+               * so.
+               */
+              clipboard?: 'never' | 'write' | undefined;
+              /** Whether programs with a terminal of yours receive mouse events, as with --mouse. */
+              mouse?: boolean | undefined;
             }
           | undefined;
         /** Images and runtimes that are trusted. */

@@ -36,6 +36,7 @@ const remedy: z.ZodType<Remedy> = z.discriminatedUnion('kind', [
     suggested: z.string().exactOptional(),
     where: z.string().exactOptional(),
   }),
+  z.strictObject({ kind: z.literal('add-setting'), field: z.string(), suggested: z.string() }),
   z.strictObject({ kind: z.literal('unset-variable'), field: z.string() }),
   z.strictObject({ kind: z.literal('choose-image'), field: z.literal('policy.image') }),
   z.strictObject({ kind: z.enum(['leave-out', 'copy-file']), suggested: z.string() }),

@@ -32,6 +32,8 @@ const seconds = ({ value }: Denial): string => `${Number(value) / 1000} s`;
 const path = ({ value }: Denial): string => String(value);
 // As a person names it, who stands in the workspace.
 const pathInWorkspace = (denial: Denial): string => path(denial).replace(/^\/workspace\/(?=.)/, '');
+const isOfState = ({ remedies }: Denial): boolean =>
+  remedies.some(remedy => remedy.kind === 'raise-limit' && remedy.field.startsWith('policy.state'));
 const WRITE = 'suspected write to';
 
 const RULES: Readonly<Record<RuleId, RuleText>> = {
@@ -68,8 +70,16 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
         : `the network was disconnected at the network time limit of ${seconds(denial)}, and the command went on without it`,
     less: 'fetch less, or fetch once and keep it in the workspace',
   },
+  'limit.network-bytes': {
+    what: denial => `connections were refused at the limit of ${bytes(denial)} for the network`,
+    less: 'fetch less',
+  },
   'limit.disk': {
-    what: denial => `the command was stopped: its fork reached the disk limit of ${bytes(denial)}`,
+    what: denial =>
+      denial.effect === undefined
+        ? `the fork was full at its hard disk limit of ${bytes(denial)}`
+        : `the command was stopped: ${isOfState(denial) ? 'its state directory' : 'its fork'} reached the disk limit of ${bytes(denial)}`,
+    sign: 'suspected from',
     less: 'write less, or take changes back (`acode fork undo`)',
   },
   'limit.free-space': {
@@ -81,6 +91,23 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     what: () => 'air-gapped mode: no sandbox has a network',
     final: true,
     sign: 'suspected use of the network:',
+  },
+  'network.not-listed': {
+    what: ({ value, suspected }) =>
+      value === null || value === undefined
+        ? `${suspected === undefined ? 'further hosts that the command asked for are' : 'a host that the command asked for is perhaps'} not on the allow-list`
+        : `the connection to ${value} is not on the allow-list`,
+    final: true,
+    sign: 'suspected use of the network:',
+  },
+  'network.denied-host': { what: ({ value }) => `a rule denies the connection to ${value}`, final: true },
+  'network.private-address': {
+    what: ({ value }) => `the connection to ${value} was refused, because its address is private`,
+    final: true,
+  },
+  'network.request': {
+    what: ({ value }) => `a request to ${value} is not one that the allow-list lets through`,
+    final: true,
   },
   'root.none': { what: () => 'a sandbox has no root', final: true, sign: 'suspected from' },
   'read-only.root': { what: () => 'the sandbox’s own file system is read-only', final: true, sign: WRITE },
@@ -182,6 +209,8 @@ const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, den
     text`raise the limit: ${{ field, value: suggested }} (configured ceilings still apply)`,
   'change-request': requestClause,
   'change-setting': settingClause,
+  'add-setting': ({ field, suggested }) =>
+    text`if sandboxes may reach it: ${{ setting: { key: field, value: suggested.split(' '), add: true } }}`,
   'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
   'choose-image': ({ field }, { rule }) =>
     rule === 'root.none'
@@ -205,6 +234,7 @@ function clauseOf<Kind extends Remedy['kind']>(remedy: RemedyOf<Kind> & { readon
 
 function requestClause({ field, suggested, consent }: Extract<Remedy, { kind: 'change-request' }>): Text {
   if (field === 'policy.mounts') return text`ask for the mount to be writable: ${{ field, value: suggested }}`;
+  if (field === 'policy.fork') return text`use a fork, where git can commit: ${{ field, value: suggested }}`;
   const ask = text`ask for ${{ field, value: suggested }}`;
   if (consent === undefined) return ask;
   return text`${ask}, which needs the user’s consent: ${{ setting: { key: consent, value: true } }}`;

@@ -12,10 +12,15 @@ export const DENIAL_RULES = [
   'limit.tmp',
   'limit.open-files',
   'limit.network-time',
+  'limit.network-bytes',
   'limit.disk',
   'limit.free-space',
   'network.none',
   'network.air-gapped',
+  'network.not-listed',
+  'network.denied-host',
+  'network.private-address',
+  'network.request',
   'root.none',
   'read-only.root',
   'read-only.workspace',
@@ -130,6 +135,14 @@ export type Remedy =
       readonly suggested?: string;
       /** The file, line and column it is set at, where it is to be taken out. */
       readonly where?: string;
+    }
+  | {
+      /** Adds entries to a list in the user’s own configuration file. */
+      readonly kind: 'add-setting';
+      /** The key. */
+      readonly field: string;
+      /** The entries, with spaces between. */
+      readonly suggested: string;
     }
   | {
       /** Unsets a variable of acode’s own environment. */

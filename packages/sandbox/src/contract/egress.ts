@@ -1,10 +1,14 @@
 // Egress: the rules of an allow-list, the plan that the proxy of one sandbox follows, and what came of it. Plain data that goes
 // through JSON and between threads.
 
+import type { PlannedCredential } from './credentials.ts';
 import type { Source } from './sourced.ts';
 
-/** What a connection must be: TLS from its first byte, plain HTTP, or any bytes over TCP. */
-export type EgressProtocol = 'tls' | 'http' | 'tcp';
+/**
+ * What a connection must be: TLS from its first byte, plain HTTP, any bytes over TCP, or Git over SSH, which acode itself connects
+ * for a named repository.
+ */
+export type EgressProtocol = 'tls' | 'http' | 'tcp' | 'ssh';
 
 /**
  * What the proxy does with the bytes. `pass`: it reads the name of the server and relays the rest. `inspect`: it ends TLS with a
@@ -14,11 +18,11 @@ export type EgressTreatment = 'pass' | 'inspect' | 'base-url';
 
 /** Requests that a rule allows. */
 export interface EgressRequests {
-  /** Methods in upper case, such as `GET`. */
+  /** Methods in upper case, such as `GET`; of a rule for Git over SSH, services such as `git-upload-pack`. */
   readonly methods: readonly string[];
   /**
    * The prefix of the path, such as `/owner/repo/`; with `$` at its end, the whole path. `*` stands for one segment. The query is
-   * not compared.
+   * not compared. Of a rule for Git over SSH: the login and the repository, such as `git@owner/repo`.
    */
   readonly path: string;
   /** Whether these requests go without the credential of the rule; absent means no. */
@@ -51,6 +55,16 @@ export interface EgressRule {
   readonly setBy: Source;
 }
 
+/** A listener inside that has one host behind it. */
+export interface BaseUrl {
+  /** The port on 127.0.0.1 inside. */
+  readonly at: number;
+  /** The host behind it. */
+  readonly host: string;
+  /** Its port. */
+  readonly port: number;
+}
+
 /** What the connections of one sandbox may take together. */
 export interface EgressLimits {
   /** Connections at once. */
@@ -65,6 +79,22 @@ export interface EgressLimits {
   readonly connectMs: number;
   /** After how many milliseconds without a byte a connection ends. */
   readonly idleMs: number;
+}
+
+/** The proxy of a company, which is asked for a tunnel to each host. Names of private hosts and services of this host go past it. */
+export interface UpstreamProxy {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** How acode runs `ssh` outside of a sandbox, for Git over SSH. Absent settings are those of ssh itself. */
+export interface GitSsh {
+  /** The file of known host keys, in place of the user’s and the machine’s. */
+  readonly knownHosts?: string;
+  /** The private key, in place of those that ssh looks for. */
+  readonly identity?: string;
+  /** The socket of the user’s agent. */
+  readonly agent?: string;
 }
 
 /** A name with a loopback address of its own inside the sandbox. */
@@ -85,8 +115,16 @@ export interface EgressPlan {
   readonly rules: readonly EgressRule[];
   /** The limits. */
   readonly limits: EgressLimits;
+  /** The proxy through which connections leave this host; absent for none. */
+  readonly upstream?: UpstreamProxy;
+  /** How Git over SSH is connected; absent where no rule allows it. */
+  readonly ssh?: GitSsh;
   /** The exact names. One below a `*.suffix` gets its address when it is asked for. */
   readonly names: readonly EgressName[];
+  /** The credentials that rules name; absent for none. */
+  readonly credentials?: readonly PlannedCredential[];
+  /** The listeners of hosts that are reached by a base URL; absent for none. */
+  readonly baseUrls?: readonly BaseUrl[];
 }
 
 /** Why a connection or a request was refused. */
@@ -128,6 +166,20 @@ const EGRESS_REFUSALS = [
   'upgrade',
   /** The request carries a credential that is not the broker’s. */
   'foreign-credential',
+  /** The rule allows Git over SSH, and no other connection. */
+  'git-only',
+  /** The rule does not allow the repository. */
+  'repository',
+  /** The rule does not allow what was asked of the repository: to push, or something that is not a service of Git. */
+  'service',
+  /** acode could not read the credential that it adds. */
+  'no-credential',
+  /** The request would end or replace a login that acode keeps. */
+  'login-kept',
+  /** The host is reached by its base URL only. */
+  'base-url-only',
+  /** The server compressed its answer, in which acode could not find the credential. */
+  'compressed-answer',
   /** A limit of the sandbox is reached. */
   'limit',
 ] as const;

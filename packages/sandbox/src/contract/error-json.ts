@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import { AcodeError, isErrorCode } from './errors.ts';
-import type { ErrorCode, ErrorContexts } from './errors.ts';
+import type { ErrorCode, ErrorContexts } from './error-table.ts';
 
 const MAX_CAUSES = 10;
 // The fields of a result that hold bytes, which JSON has as `{ base64 }`.

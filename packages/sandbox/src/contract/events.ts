@@ -1,7 +1,7 @@
 // Events that a host program can listen to.
 
 import type { RuleId } from './denials.ts';
-import type { SecurityViolation } from './errors.ts';
+import type { SecurityViolation } from './error-table.ts';
 import type { PullProgress } from './images.ts';
 import type { BackendName, Level } from './levels.ts';
 import type { ChangeCounts, LimitName, RiskyChange } from './result.ts';

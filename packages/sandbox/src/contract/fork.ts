@@ -180,6 +180,8 @@ export interface PendingApply {
   readonly forkId: string;
   /** Id of the diff that was confirmed. */
   readonly diffId: string;
+  /** Paths that it is limited to; absent for all. */
+  readonly only?: readonly string[];
   /** When it began, in milliseconds since 1970. */
   readonly startedAt: number;
   /** Number of its changes. */

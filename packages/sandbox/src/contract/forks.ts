@@ -56,6 +56,14 @@ export interface ForkCreateOptions {
   name?: string;
 }
 
+/** What is copied, and under which name. */
+export interface ForkCopyOptions {
+  /** Id or name of the fork, or id of the persistent sandbox that writes it; the current one of the workspace by default. */
+  fork?: string;
+  /** Name of the new fork; by default it has only an id. */
+  name?: string;
+}
+
 /** What to take back. */
 export interface ForkUndoOptions {
   /** How many commands; 1 by default. */
@@ -68,7 +76,10 @@ export interface ForkUndoOptions {
 
 /** Which changes to list. */
 export interface ForkDiffRequest {
-  /** Id or name of the fork; the current one of the workspace by default. */
+  /**
+   * Id or name of the fork, or id of the persistent sandbox that writes it, which is paused meanwhile; the current one of the workspace
+   * by default.
+   */
   fork?: string;
   /** The most changes to list; counts and id are of all. 100,000 by default. */
   limit?: number;
@@ -151,6 +162,11 @@ export interface ForkApplied extends ApplyReport {
 export interface ForkBranchRequest extends ForkConsent {
   /** Name of the new branch: `fix/parser`. */
   name: string;
+  /**
+   * The commit that the branch is at now: it moves from there to the commits of the fork, which must build on it, and only if no work
+   * tree has it checked out. Without it the branch must not exist.
+   */
+  expected?: string;
   /** Id or name of the fork; the current one of the workspace by default. */
   fork?: string;
   /** Image of the sandbox in which git bundles the commits; it needs git. The workspace’s own by default. */
@@ -277,6 +293,11 @@ export interface Forks {
    * sees.
    */
   create(options: ForkCreateOptions): Promise<ForkInfo>;
+  /**
+   * Makes a fork of what a fork has now. A persistent sandbox that writes it is paused while the layer of its commands is copied, which
+   * takes as long as copying those files; all other layers are shared.
+   */
+  copy(options?: ForkCopyOptions): Promise<ForkInfo>;
   /**
    * Writes the changes of a fork as a tar with the whiteouts of OCI image layers: to keep them, or to take them to another machine. It
    * is no way to the workspace, so nothing is asked.

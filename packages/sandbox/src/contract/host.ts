@@ -32,6 +32,13 @@ export interface SandboxInfo {
   readonly name: string;
   /** The name that its creator gave it (`CreateRequest.name`); absent where there is none. */
   readonly givenName?: string;
+  /** Set for a service: the name that it has inside, and the UUID of the sandbox that it belongs to. */
+  readonly service?: {
+    /** The name of the service. */
+    readonly name: string;
+    /** The sandbox whose loopback it shares. */
+    readonly of: string;
+  };
   /** The image, as it was asked for. */
   readonly image: string;
   /** The directory of the host that is mounted as its workspace; absent where there is none, and in lists where it is not /workspace. */
@@ -378,6 +385,11 @@ export interface ServeSetting {
   readonly value: 'auto' | 'never' | 'always';
   /** The file and line that set it; null for the default. */
   readonly setBy: string | null;
+  /**
+   * Variables of the caller’s environment that credentials are read from; absent for none. A background process has another
+   * environment, and runs no command then.
+   */
+  readonly variables?: readonly string[];
 }
 
 /** The warm pool of a host, and what a command with default options would find in it. */

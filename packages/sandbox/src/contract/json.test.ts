@@ -7,8 +7,9 @@ import { denialText } from './denial-text.ts';
 import { DENIAL_RULES } from './denials.ts';
 import type { Denial, DenialEffect, Remedy } from './denials.ts';
 import { errorFromJson } from './error-json.ts';
-import { AcodeError, ERRORS } from './errors.ts';
-import type { ErrorCode, ErrorContexts } from './errors.ts';
+import { ERRORS } from './error-table.ts';
+import { AcodeError } from './errors.ts';
+import type { ErrorCode, ErrorContexts } from './error-table.ts';
 
 const RUNS = { numRuns: 25 };
 const codes = Object.keys(ERRORS) as ErrorCode[];
@@ -48,6 +49,7 @@ const remedy: fc.Arbitrary<Remedy> = fc.oneof(
     { requiredKeys: ['kind', 'field', 'suggested'] },
   ),
   fc.record({ kind: fc.constant('change-setting' as const), field: text, suggested: text, where: text }, optional),
+  fc.record({ kind: fc.constant('add-setting' as const), field: text, suggested: text }),
   fc.record({ kind: fc.constant('unset-variable' as const), field: text }),
   fc.record({ kind: fc.constant('choose-image' as const), field: fc.constant('policy.image' as const) }),
   fc.record({ kind: fc.constantFrom('leave-out' as const, 'copy-file'), suggested: text }),

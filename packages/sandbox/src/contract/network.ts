@@ -1,5 +1,6 @@
 // The network of a sandbox. Without imports at run time: the command line loads it with every call.
 
+import type { EgressCredential } from './credentials.ts';
 import type { EgressRule } from './egress.ts';
 
 /** The network of a sandbox: none, an allow-list, the managed bridge, or a network that the user declared by name. */
@@ -14,6 +15,8 @@ export type NetworkMode =
       readonly entries: readonly string[];
       /** The rules that it stands for, and those of every layer that deny. */
       readonly rules: readonly EgressRule[];
+      /** The credentials that the proxy adds, without their values; absent for none. */
+      readonly credentials?: readonly EgressCredential[];
     }
   | { readonly kind: 'bridge' }
   | {

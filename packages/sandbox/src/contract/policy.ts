@@ -1,12 +1,16 @@
 // Policies: the input a caller writes, and the effective policy in which every value knows who set it. Without a schema: the
 // command line loads this file with every call.
 
+import type { GitSsh } from './egress.ts';
+import type { CredentialRequest } from './credentials.ts';
 import type { NetworkMode } from './network.ts';
 import type { CachePolicy, CacheTool } from './caches.ts';
 import type { MaskPolicy } from './masks.ts';
 import type { ProfileName } from './profiles.ts';
 import type { Level, Risk } from './levels.ts';
 import type { Denial } from './denials.ts';
+import type { ProgramRequest } from './programs.ts';
+import type { ServiceInput, ServiceRequest } from './services.ts';
 import type { Sourced } from './sourced.ts';
 
 /**
@@ -44,13 +48,21 @@ export interface PolicyFields {
   onOutOfMemory?: 'report' | 'end' | undefined;
   /**
    * The network. `none`, the default: only the sandbox’s own loopback. `bridge`: the internet and services of the host, with the
-   * user’s consent in their file. `{ name }`: a network of the engine that the user’s file lists. `{ allow }`: only these hosts;
-   * not available in this version, and refused (ACODE-SBX-016).
+   * user’s consent in their file. `{ name }`: a network of the engine that the user’s file lists. `{ allow }`: only these
+   * presets and hosts, through a proxy that decides about each connection.
    *
    * @example
-   * const policy: PolicyInput = { network: 'bridge', ports: [{ container: 3000 }] };
+   * const policy: PolicyInput = { network: { allow: ['npm:install', 'tcp:db.example:5432'] } };
    */
   network?: 'none' | 'bridge' | NamedNetwork | AllowedHosts | undefined;
+  /**
+   * What the connections of an allow-list may take together. By default, what the configuration says, else no limit. No other
+   * network can be limited: acode refuses a limit for one.
+   *
+   * @example
+   * const policy: PolicyInput = { network: { allow: ['pypi'] }, networkLimits: { bytesPerSecond: 1024 ** 2 } };
+   */
+  networkLimits?: NetworkLimitsInput | undefined;
   /** Ports inside to publish on 127.0.0.1. Needs a network. */
   ports?: PortRequest[] | undefined;
   /** Addresses of up to 3 name servers. Needs a network; by default, the engine’s own. */
@@ -92,13 +104,24 @@ export interface PolicyFields {
    */
   fork?: string | undefined;
   /**
-   * Containers beside the command that share its loopback and end with it: a name, and an image. Not available in this version, and
-   * refused (ACODE-SBX-016).
+   * Sandboxes beside the command that share its loopback and end with it, such as a database: a name, and an image or more. The
+   * command reaches each by its name once it listens. `{}` for none. By default, what the configuration says. Needs level `docker`,
+   * and the network `none` or an allow-list.
    *
    * @example
-   * const policy: PolicyInput = { services: { db: 'postgres:16' } };
+   * const policy: PolicyInput = { services: { cache: 'redis:7', db: { image: 'acme/db:2', port: 5432 } } };
    */
-  services?: Record<string, string> | undefined;
+  services?: Record<string, string | ServiceInput> | undefined;
+  /** Programs of the store (`Acode.programs`) that the sandbox has, whatever its image. Needs an engine. */
+  programs?: ProgramRequest[] | undefined;
+  /**
+   * A directory that sandboxes of this project keep from one to the next, at `/state` inside. Only sandboxes open files in it, one at a
+   * time, and acode never reads it. Needs an engine.
+   *
+   * @example
+   * const policy: PolicyInput = { state: { name: 'notes' } };
+   */
+  state?: StateRequest | undefined;
   /**
    * The disk limit of a fork: what all its layers may take together. acode watches it, and ends a command that reaches it; what the
    * command writes until then may exceed it. Needs `workspace: 'fork'`. By default, what the configuration says, else no limit.
@@ -107,6 +130,11 @@ export interface PolicyFields {
    * const policy: PolicyInput = { workspace: 'fork', disk: { bytes: 2 * 1024 ** 3 } };
    */
   disk?: DiskInput | undefined;
+  /**
+   * Whether the fork is a copy of the workspace, whatever its size, and not an overlay. By default acode copies only where no overlay can
+   * be mounted, and at most 200,000 entries and 2 GiB. Needs `workspace: 'fork'`.
+   */
+  forkCopy?: boolean | undefined;
 }
 
 /** A network of the engine that the user’s file lists. */
@@ -117,8 +145,27 @@ export interface NamedNetwork {
 
 /** An allow-list: the only hosts that a sandbox may reach. */
 export interface AllowedHosts {
-  /** Names of hosts, such as `registry.npmjs.org`. */
+  /** Presets such as `npm:install`, and hosts such as `registry.npmjs.org`, `*.example.com` or `tcp:db.example:5432`. */
   allow: readonly string[];
+  /**
+   * Credentials by their names, for this sandbox, besides those of the user’s configuration. The proxy adds them to requests; the
+   * sandbox never has their values. A model cannot ask for any.
+   *
+   * @example
+   * const network: AllowedHosts = {
+   *   allow: ['anthropic'],
+   *   credentials: { anthropic: { from: { env: 'ANTHROPIC_API_KEY' }, mode: 'base-url' } },
+   * };
+   */
+  credentials?: Readonly<Record<string, CredentialRequest>> | undefined;
+}
+
+/** Limits of an allow-list’s connections. What is absent comes from the configured layers. */
+export interface NetworkLimitsInput {
+  /** Bytes a second in each direction. */
+  bytesPerSecond?: number | undefined;
+  /** Bytes in both directions together; the connection that reaches it is closed, and so is every later one. */
+  bytes?: number | undefined;
 }
 
 /** Caches that the sandbox may fill. */
@@ -145,11 +192,30 @@ export interface LimitsInput {
   outputBytes?: number | undefined;
 }
 
+/** Path of the state directory inside a sandbox. */
+export const STATE_TARGET = '/state';
+
+/** Names of state directories. */
+export const STATE_NAME = /^[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?$/;
+
+/** A state directory: what sandboxes of a project keep for themselves. */
+export interface StateRequest {
+  /** Its name in this project: small letters, digits and hyphens. */
+  name: string;
+  /** The size that it may have, in bytes, 1 MiB or more; 2 GiB by default. Checked at the start, and watched during `run`. */
+  bytes?: number | undefined;
+  /** Whether what is in it is removed first; false by default. */
+  fresh?: boolean | undefined;
+}
+
 /** What a fork may take on disk. */
 export interface DiskInput {
   /** The limit, in bytes, 1 MiB or more. */
   bytes: number;
-  /** Whether writes beyond the limit fail. Not available in this version, and refused (ACODE-SBX-016); false by default. */
+  /**
+   * Whether writes beyond the limit fail with “no space left on device”: what the command writes is in memory then, at most half of the
+   * memory limit, and is copied to the fork when the command has ended. Needs runc on a Docker Engine; false by default.
+   */
   hard?: boolean | undefined;
 }
 
@@ -291,10 +357,16 @@ export interface EffectivePolicy {
   readonly onOutOfMemory: Sourced<'report' | 'end'>;
   /** The network. */
   readonly network: Sourced<NetworkMode>;
-  /** Whether the user consented to the network `bridge`, and the machine’s policy allows it. Absent means no. */
-  readonly bridgeAllowed?: boolean;
   /** How long the network remains connected; null for as long as the command runs. */
   readonly networkTimeoutMs: Sourced<number | null>;
+  /** Bytes a second that the connections of an allow-list may take in each direction; null for no limit. */
+  readonly networkRate: Sourced<number | null>;
+  /** Bytes that they may take in all; null for no limit. */
+  readonly networkBytes: Sourced<number | null>;
+  /** The proxy of a company through which the connections of an allow-list leave this host; null for none. */
+  readonly upstreamProxy: Sourced<string | null>;
+  /** How acode runs `ssh` for repositories of an allow-list. Only the user’s own file changes it. */
+  readonly gitSsh: Sourced<GitSsh>;
   /** Addresses of name servers; empty for the engine’s own. */
   readonly dns: Sourced<readonly string[]>;
   /** Ports published on 127.0.0.1. */
@@ -307,8 +379,22 @@ export interface EffectivePolicy {
   readonly workspacePath: Sourced<string>;
   /** The fork that was named: its name or id, or `new`; null for the workspace’s current one. */
   readonly fork: Sourced<string | null>;
+  /** The services beside the command. */
+  readonly services: Sourced<readonly ServiceRequest[]>;
+  /** Programs of the store that the sandbox has. */
+  readonly programs: Sourced<readonly ProgramRequest[]>;
+  /** The state directory that the sandbox has; null for none. */
+  readonly state: Sourced<StateRequest | null>;
+  /** Whether the fork is a copy of the workspace, whatever its size, in place of an overlay. */
+  readonly forkCopy: Sourced<boolean>;
   /** What the fork may take on disk, in bytes; null for no limit. Without a fork it has no effect. */
   readonly diskBytes: Sourced<number | null>;
+  /** Whether a command in the fork writes to memory of the size of that limit, and gets “no space left” at it. */
+  readonly diskHard: Sourced<boolean>;
+  /** Bytes a second that the sandbox may read from the disk of the workspace; null for no limit. */
+  readonly diskReadRate: Sourced<number | null>;
+  /** Bytes a second that it may write to that disk; null for no limit. */
+  readonly diskWriteRate: Sourced<number | null>;
   /** Directories of the host besides the workspace. */
   readonly mounts: Sourced<readonly MountRequest[]>;
   /** The caches of package managers that the sandbox is to have. */

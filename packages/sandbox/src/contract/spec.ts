@@ -4,6 +4,7 @@ import type { CacheSpec } from './caches.ts';
 import type { Level } from './levels.ts';
 import type { Limits, PortRequest, UserId } from './policy.ts';
 import type { NetworkMode } from './network.ts';
+import type { ImageProgram } from './services.ts';
 
 /** Which object of the file system a path was when it was validated. */
 export interface FileIdentity {
@@ -21,6 +22,8 @@ export interface OverlayPart {
   readonly path: string;
   /** What was found at `/`, at the first name, …, at the path itself. */
   readonly identities: readonly FileIdentity[];
+  /** Whether it is in a directory that only root can change, and that only the engine sees. */
+  readonly ofEngine?: true;
 }
 
 /** A copy-on-write layer over a directory of the host, which is read and never written. */
@@ -37,15 +40,34 @@ export interface OverlaySpec {
   readonly masked?: readonly string[];
 }
 
+/** The copy of a workspace that a command works in. */
+export interface CopySpec {
+  /** The workspace. */
+  readonly path: string;
+  /** Paths that are masked: empty in the copy. */
+  readonly masked: readonly string[];
+}
+
 /** A directory or file of the host inside the sandbox. */
 export interface MountSpec {
   /**
    * Why it is there. `protected` covers a part of the workspace that host tools trust; `worktree` is the repository of a git
    * worktree; `identity` is the image’s list of users or groups with an entry for the user inside; `ca` is the user’s bundle
    * of CA certificates; `masked` is an empty file or directory over one of the workspace that holds secrets; `egress` is a part of
-   * the way out of a sandbox with an allow-list.
+   * the way out of a sandbox with an allow-list; `state` is a state directory, in which only sandboxes open files; `program` is a
+   * program of the store.
    */
-  readonly purpose: 'workspace' | 'protected' | 'worktree' | 'additional' | 'identity' | 'ca' | 'masked' | 'egress';
+  readonly purpose:
+    | 'workspace'
+    | 'protected'
+    | 'worktree'
+    | 'additional'
+    | 'identity'
+    | 'ca'
+    | 'masked'
+    | 'egress'
+    | 'state'
+    | 'program';
   /** The absolute path on the host, without links. */
   readonly source: string;
   /** The absolute path inside. */
@@ -56,6 +78,8 @@ export interface MountSpec {
   readonly identity: FileIdentity;
   /** The layer that takes what is written; absent where the source itself is mounted. */
   readonly overlay?: OverlaySpec;
+  /** What the source is a copy of, for a fork; absent for every other mount. */
+  readonly copyOf?: CopySpec;
   /** What a mask hides; absent for every other mount. */
   readonly covers?: CoveredFile;
 }
@@ -100,6 +124,36 @@ export interface ImageSpec {
   readonly removed: readonly string[];
 }
 
+/** A file system of a fixed size in memory, as a volume of the engine. */
+export interface StoreSpec {
+  /** The absolute path inside. */
+  readonly target: string;
+  /** Its size, in bytes. */
+  readonly bytes: number;
+  /** The name of the volume; empty until it is made. */
+  readonly volume: string;
+  /** Where the engine has the volume; empty until it is made. */
+  readonly mountpoint: string;
+}
+
+/** Memory that takes what a fork’s command writes. */
+export interface MemoryLayerSpec {
+  /** How much may be written. */
+  readonly bytes: number;
+  /** A sandbox without a command, which has the file system mounted: it exists for as long as that sandbox does. */
+  readonly holder: SandboxSpec;
+}
+
+/** A limit of what is read from disks, and written to them. */
+export interface DiskThroughput {
+  /** The block devices, as `/dev/sda`; each has the limit for itself. */
+  readonly devices: readonly string[];
+  /** Bytes a second; absent for no limit. */
+  readonly readBytes?: number;
+  /** Bytes a second; absent for no limit. */
+  readonly writeBytes?: number;
+}
+
 /** Who a sandbox is: not part of its hash, since it says nothing about what the sandbox can do. */
 export interface SandboxIdentity {
   /** The sandbox’s UUID. */
@@ -123,6 +177,8 @@ export interface ImageFacts {
   readonly volumes: readonly string[];
   /** `repository@digest` for each registry the image came from; none for one that was made or loaded here. */
   readonly repositoryDigests: readonly string[];
+  /** How its program is started; absent where acode does not know. */
+  readonly program?: ImageProgram;
   /** Set where the engine makes those of the image’s names, which anybody who may use it can give: then each counts. */
   readonly namedOnly?: boolean;
 }
@@ -164,6 +220,30 @@ export interface SandboxSpec {
     /** What all its layers may take together. */
     readonly bytes: number;
   };
+  /** Memory that takes what is written to its fork, with a hard limit; absent where that goes to a directory. */
+  readonly memoryLayer?: MemoryLayerSpec;
+  /** A file system in memory that it holds for another sandbox; absent for none. */
+  readonly store?: StoreSpec;
+  /** What it may read and write a second on the disks of its mounts; absent where that has no limit. */
+  readonly throughput?: DiskThroughput;
+  /** Sandboxes that share its loopback, and end with it; absent for none. */
+  readonly services?: readonly ServiceSpec[];
   /** Hash of everything but the identity: two sandboxes with the same hash are interchangeable before use. */
   readonly hash: string;
+}
+
+/** The plan of one service. */
+export interface ServiceSpec {
+  /** The name that resolves to the loopback inside. */
+  readonly name: string;
+  /** The port that it is ready on. */
+  readonly port: number;
+  /** What is started in it. */
+  readonly argv: readonly string[];
+  /** Variables that are handed over with it. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** How long it may take to be ready, in milliseconds. */
+  readonly readyMs: number;
+  /** Its sandbox. */
+  readonly spec: SandboxSpec;
 }

@@ -6,8 +6,10 @@ import { engineLate, unavailableReason } from './unavailable.ts';
 
 describe('the reason for which there is no sandbox', () => {
   it('names the socket and what is wrong with it', () => {
-    const error = new AcodeError('ACODE-SBX-008', { socket: '/s', reason: 'no permission' });
+    const what = { socket: '/s', reason: 'no permission' };
+    const error = new AcodeError('ACODE-SBX-008', { ...what, required: 'docker', available: 'no isolation' });
     expect(error.message).toContain('Nothing was run');
+    expect(new AcodeError('ACODE-SBX-008', what).message).not.toContain('Nothing was run');
     expect(unavailableReason(error)).toBe('no Docker Engine answered at /s (no permission).');
   });
 

@@ -1,6 +1,7 @@
 // Reason why no sandbox is available, for a caller that asked without running anything.
 
-import { AcodeError, engineFaultText } from './errors.ts';
+import { engineFaultText } from './error-table.ts';
+import { AcodeError } from './errors.ts';
 
 /** The reason alone: that nothing was run is news only to who wanted to run something. */
 export function unavailableReason(error: Error): string {

@@ -17,7 +17,7 @@ import type { RequestOptions, UserOption } from './options.ts';
 export interface CommandStartOpts extends RequestOptions, UserOption, Omit<Listeners, 'onPty'> {
   /** Whether to return once the command has started; false by default. */
   background?: boolean;
-  /** In the workspace: relative to it, or below /workspace. */
+  /** In the workspace: relative to it, or below /home/user. */
   cwd?: string;
   /** Variables of the command. */
   envs?: Record<string, string>;

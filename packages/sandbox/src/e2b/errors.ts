@@ -2,7 +2,7 @@
 
 import { codeOf } from '../contract/system-error.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { ErrorCode } from '../contract/errors.ts';
+import type { ErrorCode } from '../contract/error-table.ts';
 
 /** The base of all of them. */
 export class SandboxError extends Error {

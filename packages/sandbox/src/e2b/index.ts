@@ -3,6 +3,7 @@
 import { Acode } from '../host/acode.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { SandboxInfo as Listed } from '../contract/host.ts';
+import type { PolicyFields } from '../contract/policy.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
 import { Commands, Pty } from './commands.ts';
 import { InvalidArgumentError, SandboxNotFoundError, TemplateError, translated, translating } from './errors.ts';
@@ -69,6 +70,11 @@ export interface SandboxOpts extends SandboxApiOpts {
   secure?: boolean;
   /** Ports inside that `getHost` is to be asked about. Not known to E2B. */
   ports?: readonly number[];
+  /**
+   * Its files are a copy-on-write fork of the workspace: `true` for the current one, `'new'` for a fresh one, or a name. Nothing here
+   * applies or discards it: `acode fork` does. Not known to E2B.
+   */
+  fork?: boolean | string;
   /** Refused: sandboxes have no words of their users on them. */
   metadata?: Record<string, string>;
   /** Refused. */
@@ -132,7 +138,17 @@ const API = [...REQUEST, 'apiKey', 'accessToken', 'domain', 'debug', 'headers', 
 const CONNECTING = [...API, 'timeoutMs', 'ports'];
 const LISTING = [...API, 'query', 'limit'];
 // Those that are refused with a value are known without one.
-const CREATING = [...CONNECTING, 'envs', 'allowInternetAccess', 'secure', 'metadata', 'network', 'mcp', 'autoPause'];
+const CREATING = [
+  ...CONNECTING,
+  'envs',
+  'fork',
+  'allowInternetAccess',
+  'secure',
+  'metadata',
+  'network',
+  'mcp',
+  'autoPause',
+];
 
 /**
  * A sandbox of this host. It expires at its time, even if this process has ended by then.
@@ -393,9 +409,14 @@ function requestOf(template: string, options: SandboxOpts): CreateRequest {
     keep: true,
     expiresInMs: checkLife(timeoutMs),
     ...(envs ? { env: envs } : {}),
-    // Programs written for E2B name files by their paths.
-    policy: { workspacePath: '/workspace', ...(image === null ? {} : { image }) },
+    // Programs written for E2B name files by their paths, and E2B’s disk is here.
+    policy: { workspacePath: '/home/user', ...forkOf(options), ...(image === null ? {} : { image }) },
   };
+}
+
+function forkOf({ fork }: SandboxOpts): Pick<PolicyFields, 'workspace' | 'fork'> {
+  if (fork === undefined || fork === false) return {};
+  return { workspace: 'fork', ...(fork === true ? {} : { fork }) };
 }
 
 // A template of E2B’s has a plain name; so has an image, which is therefore asked for with its tag.

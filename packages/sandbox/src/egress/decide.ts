@@ -1,7 +1,9 @@
 // The decision of the proxy: may a sandbox connect to this host, at this address, with this request? Pure; nothing here dials.
 
 import { BlockList, isIP } from 'node:net';
+import type { PlannedCredential } from '../contract/credentials.ts';
 import type { EgressPlan, EgressRefusal, EgressRequests, EgressRule } from '../contract/egress.ts';
+import { carriesForeign } from './credentials/foreign.ts';
 import { HOST_SERVICE, hostMatches, parseHost } from './host-name.ts';
 
 /** A refusal: why, and by which rule where one matched. */
@@ -19,8 +21,11 @@ export interface AskedConnection {
   /** The host as the sandbox wrote it. */
   readonly host: string;
   readonly port: number;
-  /** How it was asked for. A request for plain HTTP is no TLS connection. */
-  readonly via?: 'connect' | 'http' | 'socks' | 'name';
+  /**
+   * How it was asked for. A request for plain HTTP is no TLS connection, and only `git` is for repositories over SSH. A host with a base
+   * URL is reached by that alone, and no other host is. `any`: in whichever way is allowed.
+   */
+  readonly via?: 'connect' | 'http' | 'socks' | 'name' | 'git' | 'base-url' | 'any';
 }
 
 /**
@@ -39,8 +44,18 @@ export function decideHost({ rules }: Pick<EgressPlan, 'rules'>, asked: AskedCon
     const reason = ofHost.some(({ verdict }) => verdict === 'allow') ? 'other-port' : 'not-listed';
     return { allowed: false, reason };
   }
-  if (asked.via === 'http' && rule.protocol === 'tls') return { allowed: false, reason: 'not-tls', rule };
-  return { allowed: true, host, rule };
+  const reason = wayFault(rule, asked.via);
+  return reason === null ? { allowed: true, host, rule } : { allowed: false, reason, rule };
+}
+
+// Whether a rule is for what is asked for in this way.
+function wayFault({ protocol, mode }: EgressRule, via: AskedConnection['via']): EgressRefusal | null {
+  if (via === 'any') return null;
+  // Nothing else of a server where a repository is allowed: bytes that acode does not read could ask it for anything.
+  if (protocol === 'ssh') return via === 'git' ? null : 'git-only';
+  if (mode === 'base-url') return via === 'base-url' ? null : 'base-url-only';
+  if (via === 'git' || via === 'base-url') return 'not-listed';
+  return via === 'http' && protocol === 'tls' ? 'not-tls' : null;
 }
 
 function isPort(port: number): boolean {
@@ -174,6 +189,8 @@ export interface AskedRequest {
   readonly port: number;
   /** Names and values of the headers in turn, as `rawHeaders` of Node. */
   readonly headers: readonly string[];
+  /** The credential of the rule, whose placeholder the request may hold; absent where there is none. */
+  readonly credential?: PlannedCredential | null;
 }
 
 /** What is decided about a request. */
@@ -187,7 +204,12 @@ export type RequestDecision =
 
 /** Decides about one request of a connection that the proxy reads. What could be read in two ways is refused. */
 export function decideRequest(rule: EgressRule, asked: AskedRequest): RequestDecision {
-  const reason = framingFault(asked) ?? upgradeFault(rule, asked) ?? methodFault(rule, asked) ?? pathFault(rule, asked);
+  const reason =
+    framingFault(asked) ??
+    upgradeFault(rule, asked) ??
+    methodFault(rule, asked) ??
+    pathFault(rule, asked) ??
+    credentialFault(rule, asked);
   if (reason !== null) return { allowed: false, reason, rule };
   const { credential } = rule;
   return { allowed: true, ...(credential !== undefined && isBrokered(rule, asked) ? { credential } : {}) };
@@ -198,6 +220,11 @@ function isBrokered({ requests }: EgressRule, { method, target }: AskedRequest):
   const path = readPath(target) ?? '';
   const matches = (one: EgressRequests): boolean => one.methods.includes(method) && pathMatches(one.path, path);
   return requests === undefined || requests.some(one => one.anonymous !== true && matches(one));
+}
+
+// With a credential of its own, a command would reach another account of the host than the user’s.
+function credentialFault({ credential }: EgressRule, asked: AskedRequest): EgressRefusal | null {
+  return credential !== undefined && carriesForeign(asked, asked.credential ?? null) ? 'foreign-credential' : null;
 }
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -234,7 +261,10 @@ function pairs(headers: readonly string[]): (readonly [string, string])[] {
 }
 
 // A connection that becomes another protocol is not read any more.
-function upgradeFault({ websocket = false }: EgressRule, { method, headers }: AskedRequest): EgressRefusal | null {
+function upgradeFault(
+  { websocket = false, credential }: EgressRule,
+  { method, headers }: AskedRequest,
+): EgressRefusal | null {
   const all = pairs(headers);
   const asked = all.filter(([name]) => name === 'upgrade').map(([, value]) => value.trim().toLowerCase());
   const announced = all.some(
@@ -248,7 +278,9 @@ function upgradeFault({ websocket = false }: EgressRule, { method, headers }: As
   );
   if (asked.length === 0 && !announced) return null;
   const isWebSocket = method === 'GET' && asked.length === 1 && asked[0] === 'websocket';
-  return websocket && isWebSocket && !all.some(([name]) => name === 'http2-settings') ? null : 'upgrade';
+  // Frames could hold a credential, and nobody reads them.
+  const isAllowed = websocket && credential === undefined;
+  return isAllowed && isWebSocket && !all.some(([name]) => name === 'http2-settings') ? null : 'upgrade';
 }
 
 // A tunnel inside the connection, the start of HTTP/2, and what sends a request with its credentials back.

@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { EgressRule } from '../contract/egress.ts';
-import { EGRESS_LIMITS, loopbackAddress, planOf } from './plan.ts';
+import { EGRESS_LIMITS, limitsOf, loopbackAddress, planOf, upstreamOf } from './plan.ts';
 
 const rule = (host: string, port = 443, verdict: 'allow' | 'deny' = 'allow'): EgressRule => ({
   id: `${verdict}/${host}:${port}`,
@@ -34,5 +34,19 @@ describe('a plan', () => {
       '127.8.0.255',
       '127.8.1.0',
     ]);
+  });
+
+  it('has the limits and the proxy of its policy', () => {
+    const of = <Value>(value: Value) => ({ value, layer: 'user', where: 'c.yml:1:1' }) as const;
+    expect(limitsOf({ networkRate: of(1024), networkBytes: of(null) })).toEqual({
+      ...EGRESS_LIMITS,
+      bytesPerSecond: 1024,
+    });
+    expect(limitsOf({ networkRate: of(null), networkBytes: of(5) })).toEqual({ ...EGRESS_LIMITS, bytes: 5 });
+    const upstream = (url: string | null) => upstreamOf({ upstreamProxy: of(url) });
+    expect(upstream(null)).toBeUndefined();
+    expect(upstream('http://proxy.example:3128')).toEqual({ host: 'proxy.example', port: 3128 });
+    expect(upstream('http://[::1]:3128/')).toEqual({ host: '::1', port: 3128 });
+    expect(planOf([], EGRESS_LIMITS, 1, { upstream: { host: 'p', port: 1 } }).upstream).toEqual({ host: 'p', port: 1 });
   });
 });

@@ -1,5 +1,6 @@
 // Presets: names for what tasks need of the network, as data. A preset named after an action allows that action and no other.
 
+import { parseHost } from './host-name.ts';
 import type { EgressProtocol, EgressRequests, EgressTreatment } from '../contract/egress.ts';
 
 /** A host of a preset. */
@@ -16,6 +17,8 @@ export interface PresetHost {
 export interface Preset {
   /** How a list names it, such as `npm:install`; a value in angle brackets is the user’s to fill in. */
   readonly name: string;
+  /** Grows with each change of what it allows. */
+  readonly version: number;
   /** What it is for. */
   readonly title: string;
   /** What it does not prevent. */
@@ -50,6 +53,7 @@ const MODEL = 'What the command sends reaches the model’s vendor under your ac
 const FIXED: readonly Preset[] = [
   {
     name: 'npm:install',
+    version: 1,
     title: 'install packages from the npm registry; publishing is refused',
     risk: ADDRESSES,
     hosts: [
@@ -62,24 +66,28 @@ const FIXED: readonly Preset[] = [
   },
   {
     name: 'pypi',
+    version: 1,
     title: 'install packages from the Python Package Index, by hosts that take no uploads',
     risk: ADDRESSES,
     hosts: [passed('pypi.org'), passed('files.pythonhosted.org')],
   },
   {
     name: 'crates',
+    version: 1,
     title: 'install crates from crates.io, by hosts that take no uploads',
     risk: ADDRESSES,
     hosts: [passed('index.crates.io'), passed('static.crates.io')],
   },
   {
     name: 'go',
+    version: 1,
     title: 'fetch Go modules by proxy.golang.org and check them by sum.golang.org',
     risk: 'proxy.golang.org fetches any public module that it is asked for, so that a module’s server can learn its name.',
     hosts: [passed('proxy.golang.org'), passed('sum.golang.org')],
   },
   {
     name: 'debian',
+    version: 1,
     title: 'install packages of Debian',
     risk: `${ADDRESSES} Over plain HTTP, so does everybody on the way.`,
     hosts: [
@@ -91,6 +99,7 @@ const FIXED: readonly Preset[] = [
   },
   {
     name: 'github:read',
+    version: 1,
     title: 'clone, fetch and download from GitHub; pushing, gists, comments and GraphQL are refused',
     risk: 'A request can carry data in its address, which GitHub sees; owners of repositories see how often they are read.',
     hosts: [
@@ -107,6 +116,7 @@ const FIXED: readonly Preset[] = [
   },
   {
     name: 'anthropic',
+    version: 1,
     title: 'use Claude by the Anthropic API, with a key that the sandbox never sees',
     risk: MODEL,
     hosts: [
@@ -123,6 +133,7 @@ const FIXED: readonly Preset[] = [
   },
   {
     name: 'openai',
+    version: 1,
     title: 'use models of OpenAI by its API, with a key that the sandbox never sees',
     risk: MODEL,
     hosts: [
@@ -140,6 +151,7 @@ const FIXED: readonly Preset[] = [
   },
   {
     name: 'google-ai',
+    version: 1,
     title: 'use Gemini by the Google AI API, with a key that the sandbox never sees',
     risk: MODEL,
     hosts: [
@@ -163,6 +175,7 @@ function push(repository: string): Preset {
   const paths = [`/${bare}`, `/${bare}.git`];
   return {
     name: `${PUSH}=${repository}`,
+    version: 1,
     title: `fetch from and push to one repository of GitHub`,
     risk: 'What is pushed can be read by everybody who can read the repository, and its workflows may run it.',
     hosts: [
@@ -194,4 +207,19 @@ export function presetOf(entry: string): Preset | { readonly fault: string } | n
   const preset = FIXED.find(one => one.name === name);
   if (!preset) return null;
   return values.length === 0 ? preset : { fault: `${name} takes no value` };
+}
+
+const TLS_PORT = 443;
+const HTTP_PORT = 80;
+
+/**
+ * The entry of an allow-list that allows a host and a port, for a person to accept: a preset where one has the host, because it allows
+ * less than the host does and is what a command needs nearly always. Null where no list can have the host.
+ */
+export function entryFor({ host, port }: Pick<PresetHost, 'host' | 'port'>): string | null {
+  if (!host.includes('.') || parseHost(host) === null) return null;
+  const preset = PRESETS.find(({ hosts }) => hosts.some(one => one.host === host && one.port === port));
+  if (preset) return preset.name;
+  if (port === TLS_PORT) return host;
+  return port === HTTP_PORT ? `http:${host}` : `tcp:${host}:${port}`;
 }

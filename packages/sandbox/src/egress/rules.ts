@@ -3,6 +3,7 @@
 import type { EgressProtocol, EgressRequests, EgressRule } from '../contract/egress.ts';
 import type { Source } from '../contract/sourced.ts';
 import { HOST_SERVICE, hostCovers, parseHost } from './host-name.ts';
+import { FETCH, PUSH, parseRepository } from './repository.ts';
 import { presetOf } from './presets.ts';
 
 /** Why an entry of a list is not one, and what to write instead. */
@@ -127,10 +128,11 @@ type Parsed = { readonly rules: readonly Draft[] } | EntryFault;
 const MAX_ENTRY = 300;
 const FORM =
   'Write a preset such as npm:install, or a host such as registry.npmjs.org, *.example.com or db.example:8443';
-const PORTS: Readonly<Record<EgressProtocol, number | null>> = { tls: 443, http: 80, tcp: null };
+const PORTS: Readonly<Record<EgressProtocol, number | null>> = { tls: 443, http: 80, tcp: null, ssh: 22 };
 
 function parseEntry(entry: string, verdict: 'allow' | 'deny'): Parsed {
   const preset = entry.length > MAX_ENTRY ? { fault: 'is too long' } : presetOf(entry);
+  if (preset === null && /^(?:ssh|git\+ssh):/.test(entry)) return repositoryRule(entry, verdict);
   if (preset === null) return shapeFault(entry) ?? hostRule(entry, verdict);
   if ('fault' in preset) return { reason: preset.fault, remedy: '`acode egress presets` lists all presets' };
   return { rules: preset.hosts.map(host => ({ ...host, id: `${preset.name}/${host.host}` })) };
@@ -142,10 +144,15 @@ function shapeFault(entry: string): EntryFault | null {
   if (url) return { reason: 'is a URL', remedy: `Write the host alone: ${url[1] ?? ''}` };
   if (/[/?#]/.test(entry))
     return { reason: 'has a path', remedy: 'Write the host alone; requests are limited by presets only' };
+  if (/[\s;]/.test(entry))
+    return { reason: 'has white space or a semicolon', remedy: 'Separate entries by commas: allow=npm:install,pypi' };
   if (/[^\u0021-\u007E]/.test(entry))
     return { reason: 'has signs that no host name has', remedy: 'Write an internationalised name in its xn-- form' };
   if (entry === '*' || entry === '*.*')
-    return { reason: 'is every host', remedy: 'Name the hosts; the network bridge is the one without a list' };
+    return {
+      reason: 'is every host',
+      remedy: 'Name the hosts, or presets such as npm:install. A network without a list is bridge',
+    };
   return null;
 }
 
@@ -158,6 +165,31 @@ function hostRule(entry: string, verdict: 'allow' | 'deny'): Parsed {
   return fault ?? namedRule(name.toLowerCase(), protocolOf(scheme), number);
 }
 
+// A repository is named as it is sent to the server: from the login’s own directory, or with two slashes from the root.
+const REPOSITORY_ENTRY = /^ssh:(?:([A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?([^/:@*]+)(?::(\d{1,5}))?\/(.+?)(:push)?$/;
+const REPOSITORY_FORM =
+  'Write ssh:git@<host>/<owner>/<repository> to fetch from one repository, with :push at its end to push as well';
+
+function repositoryRule(entry: string, verdict: 'allow' | 'deny'): Parsed {
+  if (verdict === 'deny')
+    return { reason: 'denies a repository', remedy: 'Deny the host, with its port if you want: github.com:22' };
+  const [, login = 'git', name = '', number = '22', path = '', push] = REPOSITORY_ENTRY.exec(entry) ?? [];
+  const repository = parseRepository(path);
+  if (repository === null) return { reason: 'names no repository', remedy: REPOSITORY_FORM };
+  return nameFault(name) ?? repositoryOf({ login, host: name.toLowerCase(), port: Number(number) }, repository, push);
+}
+
+function repositoryOf(
+  { login, host, port }: { readonly login: string; readonly host: string; readonly port: number },
+  repository: string,
+  push = '',
+): Parsed {
+  if (!isPort(port)) return { reason: 'has a port that is none', remedy: 'Ports are 1 to 65535' };
+  const id = `allow/ssh:${login}@${host}${port === 22 ? '' : `:${port}`}/${repository}${push}`;
+  const requests = [{ methods: push === '' ? [FETCH] : [FETCH, PUSH], path: `${login}@${repository}` }];
+  return { rules: [{ id, host, port, protocol: 'ssh', mode: 'pass', requests }] };
+}
+
 function protocolOf(scheme: string | undefined): EgressProtocol {
   return scheme === 'tcp' || scheme === 'http' ? scheme : 'tls';
 }
@@ -165,7 +197,7 @@ function protocolOf(scheme: string | undefined): EgressProtocol {
 function namedRule(host: string, protocol: EgressProtocol, number: string | undefined): Parsed {
   const port = number === undefined ? PORTS[protocol] : Number(number);
   if (port === null) return { reason: 'has no port', remedy: `Write the port as well, such as tcp:${host}:5432` };
-  if (!isPort(port)) return { reason: 'has a port that is none', remedy: 'Ports are 1 to 65535' };
+  if (!isPort(port)) return { reason: 'has an invalid port', remedy: 'Ports are 1 to 65535' };
   const isTls = protocol === 'tls';
   const id = `allow/${isTls ? '' : `${protocol}:`}${host}${isTls && port === 443 ? '' : `:${port}`}`;
   return { rules: [{ id, host, port, protocol, mode: 'pass' }] };
@@ -196,7 +228,7 @@ function hostService(number: string | undefined): Parsed {
 function nameFault(name: string): EntryFault | null {
   const bare = name.replace(/^\*\./, '');
   if (bare !== HOST_SERVICE && parseHost(bare) !== null) return null;
-  if (/^[\d.]+$|^\[|:|^0x/i.test(bare))
+  if (/^[\d.]+$|^\[|^[\da-f]*:[\da-f:.]*(?:%|$)|^0x/i.test(bare))
     return {
       reason: 'is an IP address',
       remedy: 'Write the name of the host. For a service of this machine write host:<port> in your own configuration',

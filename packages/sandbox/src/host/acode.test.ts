@@ -48,7 +48,19 @@ describe('Acode.observe', () => {
   it.skipIf(isRoot)('is open to root, and so has nothing that runs, makes or removes anything', async () => {
     await using observer = await Acode.observe(options());
     expect(Object.keys(observer).sort()).toEqual(
-      ['audit', 'close', 'doctor', 'images', 'inspect', 'list', 'logs', 'serveSetting', 'status', 'trust'].sort(),
+      [
+        'audit',
+        'close',
+        'doctor',
+        'images',
+        'inspect',
+        'list',
+        'logs',
+        'network',
+        'serveSetting',
+        'status',
+        'trust',
+      ].sort(),
     );
     expect(Object.keys(observer.images)).toEqual(['list', 'isPresent']);
   });
@@ -66,7 +78,7 @@ describe('what is loaded when it is needed', () => {
     );
     const body = (file: string, name: string): string =>
       readFileSync(join(root, file), 'utf8').split(`async function ${name}(`)[1]?.split('\n}')[0] ?? '';
-    const text = body('host/acode.ts', 'loadAhead') + body('host/compose.ts', 'loadLevels');
+    const text = body('host/open.ts', 'loadAhead') + body('host/compose.ts', 'loadLevels');
     const ahead = [...text.matchAll(/import\('([^']+)'\)/g)].map(([, path = '']) => join('host', path));
     expect(text).toContain('loadLevels()');
     expect(lazily.length).toBeGreaterThan(8);

@@ -1,14 +1,9 @@
 // Acode, the public API of a host: run, create and observe sandboxes.
 
-import { realpath } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { checkConfig } from '../policy/config/check.ts';
-import type { LoadedConfig } from '../policy/config/check.ts';
-import { loadMachinePolicy, loadTeamConfig, loadUserConfig, overTeam, readAllowRoot } from '../policy/config/load.ts';
-import { directoriesOf, homeOf, ownDirectories } from '../lifecycle/directories.ts';
-import type { Directories } from '../lifecycle/directories.ts';
-import { AuditLog } from '../records/audit/log.ts';
+import { readAllowRoot } from '../policy/config/load.ts';
+import { directoriesOf, homeOf } from '../lifecycle/directories.ts';
 import { auditIn } from '../records/audit/read.ts';
 import type { Audit } from '../contract/audit.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
@@ -20,12 +15,8 @@ import type {
   CleanupReport,
   Explanation,
   KpiReport,
-  LogEvent,
-  RunningLog,
   SandboxDetails,
   SandboxInfo,
-  SavedLog,
-  SavedLogInfo,
   ServeSetting,
   Status,
   UninstallOptions,
@@ -33,15 +24,22 @@ import type {
   WarmPool,
 } from '../contract/host.ts';
 import type { Forks } from '../contract/forks.ts';
+import type { LoginsOfUser } from '../contract/logins.ts';
 import type { Masks } from '../contract/masks.ts';
+import type { NetworkAccess } from '../contract/network-access.ts';
+import type { Programs } from '../contract/programs.ts';
 import type { Images } from '../contract/images.ts';
 import type { RunResult, RunningCommand } from '../contract/result.ts';
 import type { CommandRunner, CreateRequest } from '../contract/sandbox.ts';
 import type { ScanJob, ScanReport } from '../contract/scan.ts';
-import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
 import { forksOf } from './forks.ts';
+import { loginsOf } from './logins.ts';
+import { savedLogs } from './logs.ts';
+import type { Logs } from './logs.ts';
+import { currentUid, loadAhead, open, openFurther, ownAuditLog, recordRoot } from './open.ts';
 import { masksOf } from './masks.ts';
+import { networkAccessOf } from './network-access.ts';
 import { imagesOf } from '../images/images.ts';
 import type { Operate } from '../images/images.ts';
 import { cleanup, statusOf, withImageNames, withImagesNamed, withLeases } from './inventory.ts';
@@ -52,63 +50,26 @@ import { assertNotRoot } from '../policy/resolve.ts';
 import { serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
 import { explain, planFirst } from '../run/planning.ts';
+import { addProgram, hasProgram } from '../run/programs.ts';
+import { removeState } from '../run/state.ts';
 import { start } from '../run/run.ts';
 import { admitted } from '../run/admission.ts';
 import type { Sandbox } from '../persistent/sandbox.ts';
 import { scanRecord } from '../run/scanning.ts';
 import { sweep } from './sweep.ts';
-import { systemClock } from '../lifecycle/clock.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { poolReport, warmUp } from '../run/warm.ts';
 import { scanJobs, unfinishedScan } from '../workspace/continued-scan.ts';
-import { installationRoot, isWithin } from '../workspace/file-identity.ts';
+import { validateWorkspace } from '../workspace/locate.ts';
 
 /** A host that can be observed but cannot run commands. */
 export type Observer = Pick<
   Acode,
-  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'doctor' | 'serveSetting' | 'close'
+  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'network' | 'doctor' | 'serveSetting' | 'close'
 > & {
   /** The images of the engine. */
   readonly images: Pick<Images, 'list' | 'isPresent'>;
 } & AsyncDisposable;
-
-/** The saved output of past runs. */
-export interface Logs {
-  /** The runs whose output is saved, newest first. */
-  list(): Promise<SavedLogInfo[]>;
-  /** The newest saved run with this container name or sandbox id. */
-  find(reference: string): Promise<SavedLog>;
-  /**
-   * The commands that run now in a sandbox of this user, in any process, with what they have printed so far. `sandboxId` is
-   * null if no sandbox has this name or id.
-   */
-  running(
-    reference: string,
-    options?: {
-      /** Cancels the call. */
-      readonly signal?: AbortSignal;
-    },
-  ): Promise<{
-    /** The sandbox’s UUID, or the first half of it if it has no engine. */
-    readonly sandboxId: string | null;
-    /** What runs in it. */
-    readonly commands: RunningLog[];
-  }>;
-  /**
-   * Follows what is printed in a sandbox of this user, in any process: first what there is, then what comes, until the
-   * sandbox ends. Of a sandbox that has ended, the saved output.
-   *
-   * @example
-   * for await (const event of acode.logs.follow('web-server')) if (event.kind === 'stdout') process.stdout.write(event.data);
-   */
-  follow(
-    reference: string,
-    options?: {
-      /** Ends it. */
-      readonly signal?: AbortSignal;
-    },
-  ): AsyncIterable<LogEvent>;
-}
 
 /**
  * Runs untrusted commands in fresh, hardened, single-use sandboxes on this host.
@@ -127,12 +88,18 @@ export class Acode implements CommandRunner, AsyncDisposable {
   readonly trust: Trust;
   /** The audit log: a tamper-evident record of what was run and refused. */
   readonly audit: Audit;
+  /** Access of sandboxes to hosts: presets, what an allow-list would decide, and what waits for a person. */
+  readonly network: NetworkAccess;
   /** The images of the engine. */
   readonly images: Images;
   /** The forks of this user’s workspaces. */
   readonly forks: Forks;
+  /** The user’s logins at servers, which acode keeps and refreshes. */
+  readonly logins: LoginsOfUser;
   /** The files of the workspace that commands see empty, because they hold secrets. */
   readonly masks: Masks;
+  /** Programs that sandboxes can be given, whatever their image. */
+  readonly programs: Programs;
   readonly #host: ComposedHost;
   readonly #options: AcodeOptions;
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
@@ -152,8 +119,17 @@ export class Acode implements CommandRunner, AsyncDisposable {
     };
     this.images = imagesOf(host, operate, this.#further);
     this.forks = forksOf(host, name => this.#assertOpen(name));
+    this.logins = loginsOf(host, name => this.#assertOpen(name));
     this.masks = masksOf(host, name => this.#assertOpen(name));
+    this.programs = {
+      has: id => hasProgram(host, id),
+      add: (id, fill, { signal } = {}) => {
+        this.#assertOpen('programs.add');
+        return this.#operation('add-program', within => addProgram(host, id, fill, within), signal);
+      },
+    };
     this.audit = auditIn(join(host.directories.state, 'audit'));
+    this.network = networkAccessOf(host, this.audit, name => this.#assertOpen(name));
   }
 
   /**
@@ -239,6 +215,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
       logs: acode.logs,
       trust: acode.trust,
       audit: acode.audit,
+      network: acode.network,
       images: { list: (...of) => acode.images.list(...of), isPresent: (...of) => acode.images.isPresent(...of) },
       doctor: () => acode.doctor(),
       serveSetting: () => acode.serveSetting(),
@@ -337,7 +314,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
   async create(request: CreateRequest = {}): Promise<Sandbox> {
     this.#assertOpen('create');
     const { createSandbox } = await import('../persistent/create.ts');
-    return this.#tracked(createSandbox(this.#host, request));
+    return this.#tracked(createSandbox(this.#host, request, this.forks));
   }
 
   /**
@@ -357,7 +334,34 @@ export class Acode implements CommandRunner, AsyncDisposable {
     const { connectSandbox } = await import('../persistent/connect.ts');
     return this.#operation(
       'connect',
-      (signal, operation) => connectSandbox(this.#host, reference, operation, signal),
+      (signal, operation) => connectSandbox(this.#host, reference, operation, { signal, forks: this.forks }),
+      callers,
+    );
+  }
+
+  /**
+   * Removes the state directory of a name in the workspace, with everything that sandboxes kept in it. Rejects while a
+   * sandbox has it.
+   *
+   * @example
+   * await acode.removeState('notes');
+   */
+  async removeState(
+    name: string,
+    {
+      signal: callers,
+    }: {
+      /** Cancels the call. */
+      signal?: AbortSignal;
+    } = {},
+  ): Promise<void> {
+    this.#assertOpen('removeState');
+    return this.#operation(
+      'remove-state',
+      async signal => {
+        const workspace = await validateWorkspace(await workspaceOf(this.#host), this.#host.directories);
+        await removeState(this.#host, workspace, name, signal);
+      },
       callers,
     );
   }
@@ -555,147 +559,4 @@ export class Acode implements CommandRunner, AsyncDisposable {
       return value;
     });
   }
-}
-
-// Every session of root must be recorded; without the record it does not open.
-async function recordRoot(host: ComposedHost): Promise<void> {
-  const event = 'opened by root, as allow_root in root’s own configuration says';
-  host.telemetry.log('warn', event, {});
-  await host.audit.append({ kind: 'event', operation: 'open', correlationId: host.session.owner, event });
-}
-
-async function open(options: AcodeOptions, uid: number, faults?: AcodeError[]): Promise<ComposedHost> {
-  // Read before the first await, so that later changes to the program’s environment do not affect this host.
-  const env = { ...process.env };
-  const about = { env, home: homeOf(env), uid };
-  const machine = await orFault(loadMachinePolicy(), null, faults);
-  const team = await orFault(loadTeamConfig(), null, faults);
-  const places = directoriesOf(about);
-  const unset = checkConfig({}, options.configFile ?? join(places.config, 'config.yml'));
-  const config = overTeam(await orFault(configOf(options, places), unset, faults), team);
-  // Created only now, so that an invalid configuration leaves nothing behind.
-  const directories = await ownDirectories(about);
-  return composeHost({ options, config, machine, directories, uid, clock: options.clock ?? systemClock });
-}
-
-// If the caller collects configuration errors, adds the error and uses the default instead. Only for observation: acode
-// never runs a command without the intended configuration.
-async function orFault<Value>(
-  loading: Promise<Value>,
-  otherwise: Value,
-  faults: AcodeError[] | undefined,
-): Promise<Value> {
-  try {
-    return await loading;
-  } catch (error) {
-    if (!faults || !(error instanceof AcodeError && (error.is('ACODE-SBX-013') || error.is('ACODE-SBX-016'))))
-      throw error;
-    faults.push(error);
-    return otherwise;
-  }
-}
-
-/**
- * Opens a host beside another one: the same configuration, a different workspace, an engine if one is needed, and no
- * event listeners.
- */
-export async function openFurther(
-  options: AcodeOptions,
-  workspace: string,
-  socket: string | null,
-): Promise<ComposedHost> {
-  const uid = currentUid();
-  const { config, configFile, clock } = options;
-  const own: AcodeOptions = {
-    workspace,
-    ...(socket === null ? {} : { engine: { socket } }),
-    ...(config ? { config } : {}),
-    ...(configFile === undefined ? {} : { configFile }),
-    ...(clock ? { clock } : {}),
-  };
-  return open(own, uid);
-}
-
-async function configOf(options: AcodeOptions, directories: Directories): Promise<LoadedConfig> {
-  if (!options.config && options.configFile === undefined) return loadUserConfig(directories.config);
-  const source = options.configFile ?? 'AcodeOptions.config';
-  const loaded = options.config
-    ? checkConfig(options.config, source)
-    : await loadUserConfig(directories.config, options.configFile);
-  if (loaded.config.allow_root === undefined) return loaded;
-  // Any caller can name a file; only the user’s own file may allow root.
-  throw new AcodeError('ACODE-SBX-013', {
-    source,
-    key: 'allow_root',
-    reason: 'counts only in the user’s own configuration file',
-  });
-}
-
-// If acode is installed in the workspace, loads lazy modules now: later, a command in a sandbox may have replaced them.
-async function loadAhead(host: ComposedHost): Promise<void> {
-  const workspace = await workspaceOf(host);
-  const root = await realpath(workspace).catch(() => workspace);
-  if (!isWithin(await installationRoot(), root)) return;
-  await Promise.all([
-    import('../persistent/artifacts.ts'),
-    import('../egress/public-suffix.ts'),
-    import('./attack.ts'),
-    import('../images/project/building.ts'),
-    import('./configuration.ts'),
-    import('../images/project/dependencies.ts'),
-    import('../policy/config/parse.ts'),
-    import('../persistent/create.ts'),
-    import('./examine.ts'),
-    import('../egress/proxy/proxy.ts'),
-    import('../egress/relay/forwarder-program.ts'),
-    import('./fork-apply.ts'),
-    import('./fork-branch.ts'),
-    loadLevels(),
-    import('../images/project/stage.ts'),
-    import('../images/pull-once.ts'),
-    import('../persistent/connect.ts'),
-    import('./fork-archive.ts'),
-    import('../workspace/fork/squash.ts'),
-    import('../persistent/relay/follow.ts'),
-    import('../persistent/relay/offer.ts'),
-    import('../workspace/fork/journal.ts'),
-    import('../workspace/fork/store.ts'),
-    import('../workspace/fork/mask-layer.ts'),
-    import('./uninstall.ts'),
-  ]);
-}
-
-// Windows has no uids; sandboxes run on an engine in a virtual machine, whose ordinary user is 1000.
-function currentUid(): number {
-  return process.getuid?.() ?? 1000;
-}
-
-function savedLogs(host: ComposedHost): Logs {
-  return {
-    list: () => host.pastLogs.list(),
-    find: async reference => {
-      const log = await host.pastLogs.find(reference);
-      if (!log) throw new AcodeError('ACODE-CTN-012', { reference, what: 'saved log' });
-      return log;
-    },
-    running: async (reference, { signal } = {}) => {
-      const { runningLogs } = await import('../persistent/relay/follow.ts');
-      return runningLogs(host, reference, orClosing(host, signal));
-    },
-    follow: async function* follow(reference, { signal } = {}) {
-      const { followLogs } = await import('../persistent/relay/follow.ts');
-      yield* followLogs(host, reference, orClosing(host, signal));
-    },
-  };
-}
-
-function orClosing({ closing }: ComposedHost, signal: AbortSignal | undefined): AbortSignal {
-  return signal ? AbortSignal.any([signal, closing]) : closing;
-}
-
-// Of this user, without a host: a scan that goes on has none.
-function ownAuditLog(): AuditLog {
-  const uid = currentUid();
-  const { state } = directoriesOf({ env: process.env, home: homeOf(process.env), uid });
-  return new AuditLog({ directory: join(state, 'audit'), uid, clock: systemClock });
 }

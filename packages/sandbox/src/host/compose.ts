@@ -24,6 +24,7 @@ import { Backends } from '../isolation/select.ts';
 import type { BackendSources } from '../isolation/select.ts';
 import { Claim } from '../lifecycle/reaper.ts';
 import { hostIdentity } from '../lifecycle/ownership.ts';
+import { Grants } from '../lifecycle/grants.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { MemoryShare } from '../lifecycle/memory-share.ts';
 import { Slots } from '../lifecycle/slots.ts';
@@ -56,7 +57,7 @@ export interface Composition {
   readonly clock: Clock;
 }
 
-const MAX_CONCURRENT = 16;
+const MAX_CONCURRENT = 128;
 // Most commands end before another process could ask for their output.
 const OFFERED_AFTER_MS = 300;
 // How long `close` waits for the engine to remove everything. The reaper removes the rest.
@@ -106,11 +107,10 @@ export async function composeHost({
   setMaxListeners(0, stop.signal);
   const backends = new Backends({ connect, local: localLevels(), closing: stop.signal });
   const removals = new Removals({
-    removed: (id, durationMs) => reports.removed(id, durationMs),
-    failed: (id, error) => reports.notRemoved(id, error),
+    reports,
     attempts: settings.retry.attempts,
     deadlineMs: settings.cleanupMs,
-    monotonic: () => clock.monotonic(),
+    clock,
   });
   const shared = {
     bus,
@@ -158,6 +158,13 @@ export async function composeHost({
       const cancel = clock.after(OFFERED_AFTER_MS, () => background.keep(begin()));
       run.running.result.then(cancel, cancel);
     },
+    offerNetwork: network => {
+      const begin = async (): Promise<void> =>
+        (await import('../persistent/relay/network.ts')).offerNetwork(host, network);
+      const cancel = clock.after(OFFERED_AFTER_MS, () => background.keep(begin()));
+      void network.ended.then(cancel);
+    },
+    grants: new Grants(directories.state, () => clock.now()),
     egressMounts: egress,
     // Loaded on demand: few runs have an allow-list.
     egressProxy: () => (proxy ??= import('../egress/proxy/proxy.ts').then(({ egressProxy }) => egressProxy())),

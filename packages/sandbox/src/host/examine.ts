@@ -3,12 +3,15 @@
 import { stat } from 'node:fs/promises';
 import { loadRepositoryConfig } from '../policy/config/load.ts';
 import { AcodeError } from '../contract/errors.ts';
+import { WITHOUT_ENGINE, usesEngine } from '../contract/levels.ts';
+import type { Level } from '../contract/levels.ts';
 import { fail, ok, warn } from './doctor/checks/machine.ts';
 import { examine } from './doctor/doctor.ts';
+import type { LocalLevel } from './doctor/doctor.ts';
 import type { Check, DoctorReport } from './doctor/report.ts';
 import { defaultPolicy } from './inventory.ts';
 import type { Host } from '../run/host.ts';
-import type { UserId } from '../contract/policy.ts';
+import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import type { Layers } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
@@ -26,10 +29,11 @@ export async function examineHost(host: Host, faults: readonly AcodeError[] = []
   const resolved = imageOf(layers, caller);
   const workspace = await workspaceOf(host);
   // The same choice as of a command and of the status: it depends on the languages of the project.
-  const image = await defaultPolicy(host, workspace).then(
-    ({ policy }) => policy.image.value,
-    () => resolved.image,
+  const policy = await defaultPolicy(host, workspace).then(
+    found => found.policy,
+    () => null,
   );
+  const image = policy?.image.value ?? resolved.image;
   return examine({
     uid,
     identity,
@@ -37,6 +41,7 @@ export async function examineHost(host: Host, faults: readonly AcodeError[] = []
     image,
     socket: host.engineNamed,
     workspace,
+    local: policy && localLevel(host, policy),
     configuration: await configurationChecks(host, [...faults, ...resolved.faults]),
     diagnose: async signal => {
       const backend = await host.engine();
@@ -45,6 +50,21 @@ export async function examineHost(host: Host, faults: readonly AcodeError[] = []
       return { ...diagnosis, left: left.map(({ thing }) => thing.containerId) };
     },
   });
+}
+
+// Where the configuration chose a level without an engine, that level has to work, and the engine need not.
+function localLevel(host: Host, { level, fallback }: Pick<EffectivePolicy, 'level' | 'fallback'>): LocalLevel | null {
+  const standsIn = level.value === 'auto' && fallback.value === 'warn';
+  const chosen = standsIn ? WITHOUT_ENGINE : level.value;
+  if (chosen === 'auto' || usesEngine(chosen)) return null;
+  return { level: chosen, standsIn, check: () => levelCheck(host, chosen) };
+}
+
+async function levelCheck(host: Host, level: Level): Promise<Check> {
+  const found = await host.localCapability(level);
+  if (found?.available === true) return ok('level', 'Isolation level', `${level} (${found.standardRuntime})`);
+  const { reason = 'it could not be tried', remedy = 'docs/levels.md lists what this level needs.' } = found ?? {};
+  return fail('level', 'Isolation level', `${level} is not available: ${reason}`, remedy);
 }
 
 // A configuration that is valid by itself may still be one that no command can run with.

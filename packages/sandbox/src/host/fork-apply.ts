@@ -31,14 +31,17 @@ import type { ForkDiff, ForkDiffEntry } from '../workspace/fork/diff.ts';
 import { gitPatch } from '../workspace/fork/patch.ts';
 import { selected } from '../workspace/fork/plan.ts';
 import { ForkRisks } from '../workspace/fork/risk.ts';
-import { hasRepositoryChanges } from '../workspace/fork/store.ts';
-import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import { hasRepositoryChanges } from '../workspace/fork/record.ts';
+import type { ForkRecord } from '../workspace/fork/record.ts';
+import type { ForkStore } from '../workspace/fork/store.ts';
 
-/** The fork whose changes are applied, printed or added as a branch. The caller holds its lock, and nothing has its layers mounted. */
+/** The fork whose changes are applied, printed or added as a branch. The caller holds its lock, and nothing writes its layers. */
 export interface Leaving {
   readonly host: Host;
   readonly store: ForkStore;
   readonly record: ForkRecord;
+  /** Whether a persistent sandbox, paused now, goes on writing it afterwards. */
+  readonly isLive: boolean;
   /** Reads its changes. */
   readonly openDiff: () => Promise<ForkDiff>;
   /** Removes the fork. */
@@ -62,7 +65,7 @@ export async function applyFork(leaving: Leaving, request: ForkApplyRequest): Pr
   const { id, counts, masked } = diff.summary;
   if (diffId !== undefined && !isSameDiff(diffId, id))
     throw new AcodeError('ACODE-FRK-015', { fork: nameOf(record), shown: diffId, now: id });
-  const offered = only === undefined ? entries.filter(entry => !isOfGit(entry)) : entries;
+  const offered = offeredOf(entries, only);
   const { chosen } = selected(offered, only);
   const riskyChanges = risksOf(diff, chosen);
   const way = new WayOut(leaving, 'apply', { id, counts, riskyChanges, only });
@@ -166,6 +169,20 @@ export async function endApply(host: Host, workspace: string, how: 'resume' | 'r
   return { ...report, forkId };
 }
 
+/** After an interrupted apply was finished: what it applied is no longer among the changes of the fork, if the fork is what it was. */
+export async function settleResumed(leaving: Leaving, { diffId, only }: PendingApply): Promise<void> {
+  using diff = await leaving.openDiff();
+  const entries = await entriesOf(diff);
+  const { id, masked } = diff.summary;
+  if (id !== diffId) return;
+  const { chosen } = selected(offeredOf(entries, only), only);
+  await settle(leaving, chosen, chosen.length < entries.length || masked.length > 0);
+}
+
+function offeredOf(entries: ForkDiffEntry[], only: readonly string[] | undefined): ForkDiffEntry[] {
+  return only === undefined ? entries.filter(entry => !isOfGit(entry)) : entries;
+}
+
 function placeOf(
   { directories }: Pick<Host, 'directories'>,
   workspace: string,
@@ -196,15 +213,15 @@ function risksOf(diff: ForkDiff, chosen: readonly ForkDiffEntry[]): readonly Ris
   return risks.finish();
 }
 
-// After a successful apply: removes the fork if nothing is left in it. Otherwise what was applied becomes the base, so that later diffs
+// After a successful apply: removes the fork if nothing is left in it and nothing uses it. Otherwise what was applied becomes the base, so that later diffs
 // do not list it.
 async function settle(
-  { host, store, record, remove }: Leaving,
+  { host, store, record, isLive, remove }: Leaving,
   chosen: readonly ForkDiffEntry[],
   isLeft: boolean,
 ): Promise<boolean> {
   // Commits of a linked worktree are no part of the diff.
-  if (!isLeft && Object.keys(record.snapshots).length === 0 && !hasRepositoryChanges(record)) {
+  if (!isLive && !isLeft && Object.keys(record.snapshots).length === 0 && !hasRepositoryChanges(record)) {
     // What only an engine can remove is left for the next sweep; the changes are applied either way.
     await remove().catch((error: unknown) =>
       host.telemetry.log('warn', 'an applied fork could not be removed completely', { reason: String(error) }),
@@ -214,8 +231,9 @@ async function settle(
   settleBase(store.baseOf(record.id), {
     workspace: record.workspace,
     paths: chosen.map(settledPath),
-    layer: record.layers.at(-1)?.number ?? 1,
+    layer: record.active?.layer ?? record.layers.at(-1)?.number ?? 1,
     atMs: host.telemetry.clock.now(),
+    isLive,
   });
   return false;
 }

@@ -11,8 +11,9 @@ import { identityOf } from '../workspace/file-identity.ts';
 import { ForkArchiveError, exportLayers, importLayer } from '../workspace/fork/archive.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
-import { historyOf } from '../workspace/fork/store.ts';
-import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import { historyOf } from '../workspace/fork/record.ts';
+import type { ForkRecord } from '../workspace/fork/record.ts';
+import type { ForkStore } from '../workspace/fork/store.ts';
 import { nearestReal } from '../workspace/locate.ts';
 
 // Thousands of small entries would each be written on their own.

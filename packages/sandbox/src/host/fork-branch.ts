@@ -20,7 +20,8 @@ import { Quarantine, gitProgram } from '../workspace/fork/branch-quarantine.ts';
 import type { CheckedCommits, HostHistory } from '../workspace/fork/branch-quarantine.ts';
 import { risksOfCommits } from '../workspace/fork/branch-risk.ts';
 import { shown } from '../workspace/fork/layers.ts';
-import type { ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import type { ForkRecord } from '../workspace/fork/record.ts';
+import type { ForkStore } from '../workspace/fork/store.ts';
 import { OpenDirectory } from '../workspace/fork/tree.ts';
 import { protectionsIn } from '../workspace/protected-paths.ts';
 import { WayOut, refuseReplaced } from './fork-apply.ts';
@@ -101,12 +102,12 @@ export async function branchFork(branching: Branching, request: ForkBranchReques
     return await branched(branching, request);
   } catch (error) {
     if (!(error instanceof BranchRefusal)) throw error;
-    const { kind, message: reason, remedy } = error;
+    const { kind, message: reason, remedy, protectedPaths } = error;
     const about = { fork: record.name ?? record.id, branch: request.name, reason };
-    host.telemetry.log('warn', 'commits of a fork refused', { fork: record.id, kind, reason });
-    throw kind === 'hostile'
-      ? new AcodeError('ACODE-FRK-019', about, { cause: error })
-      : new AcodeError('ACODE-FRK-018', { ...about, ...(remedy === undefined ? {} : { remedy }) }, { cause: error });
+    host.telemetry.log('info', 'commits of a fork refused', { fork: record.id, kind, reason });
+    if (kind === 'hostile') throw new AcodeError('ACODE-FRK-019', about, { cause: error });
+    const more = { ...(remedy === undefined ? {} : { remedy }), ...(protectedPaths ? { protectedPaths } : {}) };
+    throw new AcodeError('ACODE-FRK-018', { ...about, ...more }, { cause: error });
   }
 }
 
@@ -122,12 +123,16 @@ async function branched(branching: Branching, request: ForkBranchRequest): Promi
   gitProgram();
   const ref = `refs/heads/${request.name}`;
   using repository = HostRepository.open(workspace, host.uid);
-  repository.refuseTaken(ref);
+  const { expected } = request;
+  if (expected === undefined) repository.refuseTaken(ref);
+  else repository.refuseMoved(ref, expected);
   const history = repository.history();
   const waiting = { deadlineMs: LOCK_MS, signal: host.closing };
   return await host.locks.during(`branch of fork ${record.id}`, waiting, async () => {
     await using quarantine = await Quarantine.make(join(store.pathOf(record.id), 'q'), history, host.closing);
     const { checked, ...inside } = await bundled(branching, request, history, quarantine);
+    if (expected !== undefined && checked.commits.every(({ parents }) => !parents.includes(expected)))
+      throw new BranchRefusal('unsuitable', `the commits do not build on ${expected}, where the branch is`);
     const counts = countsOf(checked.changes);
     const riskyChanges = risksOfCommits(checked, workspace);
     refuseProtected(branching, request, checked.changes);
@@ -147,7 +152,11 @@ async function branched(branching: Branching, request: ForkBranchRequest): Promi
     if (consent === null) return { ...found, created: false };
     const way = new WayOut(branching, 'branch', { id: checked.tip, counts, riskyChanges, detail });
     await way.pass(consent);
-    await way.during(async () => repository.addBranch(ref, checked.tip, await quarantine.pack(checked)));
+    await way.during(async () => {
+      const pack = await quarantine.pack(checked);
+      if (expected === undefined) repository.addBranch(ref, checked.tip, pack);
+      else repository.moveBranch(ref, { from: expected, to: checked.tip }, pack);
+    });
     await way.added();
     return { ...found, created: true };
   });
@@ -300,6 +309,7 @@ function refuseProtected(
   const tops = [...new Set(found.map(path => path.split('/')[0] ?? ''))].slice(0, MAX_NAMED);
   throw new BranchRefusal('unsuitable', `its commits change protected paths: ${listOf(found)}`, {
     remedy: `Programs on this machine trust them. If you want them, name them: \`--protected ${tops.join(' ')}\`.`,
+    protectedPaths: found,
   });
 }
 

@@ -18,8 +18,11 @@ import { nearestReal } from '../workspace/locate.ts';
 import { ForkDiff } from '../workspace/fork/diff.ts';
 import { UnreadableLayersError } from '../workspace/fork/marks.ts';
 import { ForkRisks } from '../workspace/fork/risk.ts';
-import { ENGINE_WORK, commandsIn, historyOf, partAt } from '../workspace/fork/store.ts';
-import type { CommandRecord, ForkRecord, ForkStore } from '../workspace/fork/store.ts';
+import { partAt } from '../workspace/fork/overlay.ts';
+import { commandsIn, historyOf } from '../workspace/fork/record.ts';
+import { ENGINE_WORK } from '../workspace/fork/store.ts';
+import type { CommandRecord, ForkRecord } from '../workspace/fork/record.ts';
+import type { ForkStore } from '../workspace/fork/store.ts';
 import type { Leaving } from './fork-apply.ts';
 
 // More than a person reads; the counts are of all of them.
@@ -41,26 +44,35 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
   };
   const workspaceHere = async (): Promise<string> => nearestReal(await workspaceOf(host));
   // Nothing may write a layer that is changed or removed.
-  const atRest = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
+  const unused = async (store: ForkStore, { id }: ForkRecord): Promise<ForkRecord> => {
     await refuseBusy(host, store.read(id), host.closing);
     await settleLayer(host, id);
     store.touch(id);
     return store.read(id) ?? notThere(id);
   };
-  // Changes leave a fork while nothing has it mounted.
-  const leaving = async (store: ForkStore, found: ForkRecord): Promise<Leaving> => {
-    const record = await atRest(store, found);
-    return {
-      host,
-      store,
-      record,
-      openDiff: () => openDiff(host, store, record),
-      remove: () => removeFork(host, store, record, host.closing),
-    };
-  };
+  const leavingOf = (store: ForkStore, record: ForkRecord, isLive: boolean): Leaving => ({
+    host,
+    store,
+    record,
+    isLive,
+    openDiff: () => openDiff(host, store, record),
+    remove: () => removeFork(host, store, record, host.closing),
+  });
   const endApply = async (how: 'resume' | 'rollback'): Promise<ForkApplyEnded> => {
     assertOpen(`forks.${how}`);
-    return (await waysOut()).endApply(host, await workspaceHere(), how);
+    const { endApply: end, pendingIn, settleResumed } = await waysOut();
+    const workspace = await workspaceHere();
+    const pending = pendingIn(host, workspace);
+    const report = await end(host, workspace, how);
+    if (!pending || report.outcome !== 'applied') return report;
+    const { atRest } = await import('../run/fork-rest.ts');
+    // The workspace has the changes either way; without this, the next diff lists them as well.
+    await on('resume', report.forkId, (store, { id }) =>
+      atRest(host, id, ({ record, isLive }) => settleResumed(leavingOf(store, record, isLive), pending)),
+    ).catch((error: unknown) =>
+      host.telemetry.log('info', 'a fork still lists what was applied', { fork: report.forkId, reason: String(error) }),
+    );
+    return report;
   };
   return {
     async list({ all = false } = {}) {
@@ -73,21 +85,26 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
     history: fork => on('history', fork, (_, record) => Promise.resolve(historyOf(record).map(commandOf))),
     diff: ({ fork, limit = MAX_CHANGES } = {}) =>
       on('diff', fork, async (store, record) => {
-        using diff = await openDiff(host, store, await atRest(store, record));
-        const risks = new ForkRisks(diff.layers);
-        const found = await diff.collect(record.id, limit, entry => risks.add(entry));
-        return { ...found, riskyChanges: risks.finish() };
+        const { atRest } = await import('../run/fork-rest.ts');
+        return atRest(host, record.id, async ({ record: rest }) => {
+          using diff = await openDiff(host, store, rest);
+          const risks = new ForkRisks(diff.layers);
+          const found = await diff.collect(record.id, limit, entry => risks.add(entry));
+          return { ...found, riskyChanges: risks.finish() };
+        });
       }),
     patch: request =>
       on('patch', request.fork, async (store, record) =>
-        (await waysOut()).printPatch(await leaving(store, record), request),
+        (await waysOut()).printPatch(leavingOf(store, await unused(store, record), false), request),
       ),
     apply: (request = {}) =>
-      on('apply', request.fork, async (store, record) =>
-        (await waysOut()).applyFork(await leaving(store, record), request),
-      ),
+      on('apply', request.fork, async (store, { id }) => {
+        const { atRest } = await import('../run/fork-rest.ts');
+        const { applyFork } = await waysOut();
+        return atRest(host, id, ({ record, isLive }) => applyFork(leavingOf(store, record, isLive), request));
+      }),
     branch: async request => {
-      const record = await on('branch', request.fork, atRest);
+      const record = await on('branch', request.fork, unused);
       const { branchFork } = await import('./fork-branch.ts');
       return branchFork({ host, store: await host.forks(), record, workspace: await workspaceHere() }, request);
     },
@@ -99,13 +116,13 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
     rollback: () => endApply('rollback'),
     undo: ({ commands = 1, to, fork } = {}) =>
       on('undo', fork, async (store, record) => {
-        const before = await atRest(store, record);
+        const before = await unused(store, record);
         const left = await store.undo(before.id, to === undefined ? commands : commandsSince(before, to));
         return historyOf(before).map(commandOf).slice(left);
       }),
     snapshot: (name, fork) =>
       on('snapshot', fork, async (store, record) => {
-        const { id } = await atRest(store, record);
+        const { id } = await unused(store, record);
         store.snapshot(id, name);
         return infoOf(store, store.read(id) ?? notThere(id));
       }),
@@ -122,9 +139,26 @@ export function forksOf(host: Host, assertOpen: (name: string) => void): Forks {
         return infoOf(store, made);
       });
     },
+    copy: ({ fork, name } = {}) =>
+      on('copy', fork, async (store, { id, workspace, identity }) => {
+        const { atRest } = await import('../run/fork-rest.ts');
+        const { copyLayer } = await import('../workspace/fork/marks.ts');
+        const options = { scratch: store.pathOf(id), signal: host.closing };
+        const made = await atRest(host, id, () =>
+          underLock(host, workspace, host.closing, async () => {
+            if (name !== undefined && (await store.find({ workspace, identity, fork: name })))
+              throw new AcodeError('ACODE-FRK-007', { fork: name });
+            return unreadable(
+              id,
+              store.makeCopy(id, name ?? null, (from, to) => copyLayer(from, to, options)),
+            );
+          }),
+        );
+        return infoOf(store, made);
+      }),
     export: ({ fork, write }) =>
       on('export', fork, async (store, record) => {
-        const rest = await atRest(store, record);
+        const rest = await unused(store, record);
         using diff = await openDiff(host, store, rest);
         const { id: diffId } = await diff.collect(rest.id, 0);
         return (await import('./fork-archive.ts')).exportFork(host, store, rest, { diffId, write });
@@ -210,22 +244,32 @@ async function removeFork(host: Host, store: ForkStore, record: ForkRecord, sign
 
 function openDiff(host: Host, store: ForkStore, record: ForkRecord): Promise<ForkDiff> {
   const options = { scratch: store.pathOf(record.id), base: store.baseOf(record.id), signal: host.closing };
-  return ForkDiff.open(store.layersOf(record), options).catch((error: unknown) => {
+  return unreadable(record.id, ForkDiff.open(store.layersOf(record), options));
+}
+
+function unreadable<Value>(fork: string, work: Promise<Value>): Promise<Value> {
+  return work.catch((error: unknown) => {
     if (!(error instanceof UnreadableLayersError)) throw error;
-    throw new AcodeError('ACODE-FRK-005', { fork: record.id, reason: error.message }, { cause: error });
+    throw new AcodeError('ACODE-FRK-005', { fork, reason: error.message }, { cause: error });
   });
 }
+
+const MAX_SHOWN = 3;
 
 async function wanted(store: ForkStore, workspace: string, reference: string | undefined): Promise<ForkRecord> {
   const all = await store.list();
   const here = all.filter(record => record.workspace === workspace);
   const named = (record: ForkRecord): boolean => record.id === reference || record.name === reference;
+  const isOfSandbox = ({ active }: ForkRecord): boolean => active !== null && active.sandboxId === reference;
   const found =
     reference === undefined || reference === 'current'
       ? here.find(record => store.isCurrent(record))
-      : // An id is unique; a name is the workspace’s own.
-        (here.find(named) ?? all.find(({ id }) => id === reference));
-  return found ?? notThere(reference ?? 'of this workspace');
+      : // An id is unique, that of a sandbox too; a name is the workspace’s own.
+        (here.find(named) ?? all.find(record => record.id === reference || isOfSandbox(record)));
+  if (found) return found;
+  if (reference !== undefined) return notThere(reference);
+  const elsewhere = [...new Set(all.map(record => record.workspace))].sort().slice(0, MAX_SHOWN);
+  throw new AcodeError('ACODE-FRK-001', { fork: 'of this workspace', elsewhere });
 }
 
 function notThere(fork: string): never {

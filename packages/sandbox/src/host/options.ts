@@ -26,7 +26,10 @@ export interface AcodeOptions {
   profile?: ProfileName;
   /** The session id for labels, logs and audit records; random by default. */
   sessionId?: string;
-  /** How many sandboxes may run at once, at most 16; by default the configured number, otherwise 4. */
+  /**
+   * How many sandboxes may run at once, at most 128; by default the configured number, which is at most 16, otherwise 4. All sandboxes
+   * of a user together have three quarters of the memory, however many they are.
+   */
   maxConcurrent?: number;
   /**
    * The warm pool: pre-started sandboxes, so that commands begin within milliseconds. None by default. See

@@ -1,8 +1,9 @@
 // Uninstall knows every entry that acode writes into its own directories.
 
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { OwnDirectory, SparedTrace } from '../contract/host.ts';
 import { rememberHeld } from '../isolation/bubblewrap/backend.ts';
@@ -50,6 +51,19 @@ it('leaves nothing in the runtime directory of what acode itself puts there', as
   expect(readdirSync(runtime).length).toBeGreaterThan(5);
   expect(await removeDirectories({ directories: own('runtime'), spared: [] })).toEqual([]);
   expect(existsSync(runtime)).toBe(false);
+});
+
+it('leaves nothing in the state directory of what the source names there', async () => {
+  const source = fileURLToPath(new URL('..', import.meta.url));
+  const texts = readdirSync(source, { recursive: true, encoding: 'utf8' })
+    .filter(name => name.endsWith('.ts') && !name.includes('test'))
+    .map(name => readFileSync(join(source, name), 'utf8'));
+  const named = texts.flatMap(text => [...text.matchAll(/\bjoin\((?:\w+\.)*state(?:Directory)?, '([a-z-]+)'/g)]);
+  const names = [...new Set(named.map(([, name = '']) => name))];
+  expect(names).toEqual(expect.arrayContaining(['applies', 'audit', 'egress', 'f', 'leases', 'masks']));
+  for (const name of names) touch(join(root, 'state', name, 'a'));
+  expect(await removeDirectories({ directories: own('state'), spared: [] })).toEqual([]);
+  expect(existsSync(join(root, 'state'))).toBe(false);
 });
 
 it('leaves what is spared as it is, does not complain about it, and still names what is somebody else’s', async () => {

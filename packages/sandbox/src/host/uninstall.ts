@@ -26,15 +26,17 @@ import type { Operation } from '../records/telemetry/operation.ts';
 // The entries that acode itself creates in its directories. Anything else there belongs to another program: an
 // environment variable may point anywhere, and a directory of that name may have another purpose.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
-  config: /^(?:config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
+  config: /^(?:agents\.yml|config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
   state:
-    /^(?:ca|code-cache|f|leases|kept|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|images\.json(?:\.[0-9a-f]{16})?)$/,
+    /^(?:agents|applies|ca|code-cache|egress|f|grants|leases|kept|logins|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|programs|states|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
-    /^(?:owners|commands|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+    /^(?:owners|commands|networks|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
 
 const AUDIT = 'audit';
 const FORKS = 'f';
+// What an interrupted apply of a fork needs to go on.
+const APPLIES = 'applies';
 
 /** Reports the resources on the engine, and removes them on request; only reports the files on disk. */
 export async function uninstallFromEngine(
@@ -121,7 +123,9 @@ async function sparedTraces(
     if (what !== 'state') return [];
     return [
       ...(audit ? [] : [{ what: 'audit' as const, path: join(path, AUDIT) }]),
-      ...(forks || !withChanges ? [] : [{ what: 'forks' as const, path: join(path, FORKS) }]),
+      ...(forks || !withChanges
+        ? []
+        : [FORKS, APPLIES].map(name => ({ what: 'forks' as const, path: join(path, name) }))),
     ];
   });
   const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));

@@ -26,6 +26,11 @@ export interface Capability {
   readonly memoryBytes?: number;
   /** Whether it reports at once that the kernel killed a process for lack of memory; absent where it does not. */
   readonly reportsOom?: boolean;
+  /**
+   * Disk throughput that it can limit: all of it, or all but writes that a program leaves to the kernel (control groups of
+   * version 1). Absent where it limits none.
+   */
+  readonly throughput?: 'all' | 'waiting';
   /** Where the engine keeps its images and containers; absent where it does not say. */
   readonly rootDirectory?: string;
   /** Every runtime the engine lists, with the level it is for. */
@@ -45,6 +50,7 @@ export type Weakening =
   | 'no-new-privileges'
   | 'read-only-root'
   | 'protected-paths'
+  | 'masks'
   | 'network'
   | 'pids'
   | 'memory'
@@ -83,7 +89,11 @@ export interface WeakenedBackend extends Backend, AsyncDisposable {}
  * they cannot be, and what to do about it.
  */
 export type ForkWay =
-  { readonly way: 'volume' | 'bubblewrap' | 'unshare' } | { readonly impossible: string; readonly remedy: string };
+  | {
+      readonly way: 'volume' | 'bubblewrap' | 'unshare';
+      /** Whether what is written can go to memory. */ readonly inMemory?: true;
+    }
+  | { readonly impossible: string; readonly remedy: string };
 
 /** A place where commands run. */
 export interface Backend {
@@ -100,6 +110,8 @@ export interface Backend {
    * How it mounts the fork of a workspace, tried rather than asked; absent where it never can. `directory` is where forks are kept.
    */
   forkWay?(directory: string, signal: AbortSignal): Promise<ForkWay>;
+  /** A command has ended: what it wrote to memory is copied to the layer of its fork, which the plan names. Absent where none does. */
+  collect?(spec: SandboxSpec): Promise<void>;
   /** Created, started, waiting; nothing untrusted has run. */
   prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox>;
   /**
@@ -134,6 +146,8 @@ export interface EngineBackend extends Backend {
   /** The engine behind the backend. */
   engine(signal: AbortSignal): Promise<NonNullable<Status['engine']>>;
   remove(id: string, signal: AbortSignal): Promise<void>;
+  /** Stops every process of a container where it is, or lets them go on. */
+  freeze(id: string, action: 'pause' | 'unpause', signal: AbortSignal): Promise<void>;
   /** A sandbox that was kept, made by whatever process; it must run. */
   reopen(spec: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox>;
   /** The networks and volumes of ours on the engine, whoever made them. */
@@ -141,6 +155,8 @@ export interface EngineBackend extends Backend {
   /** One of them as it is now; null where there is none any more. */
   belonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<EngineResource | null>;
   removeBelonging(of: Pick<EngineResource, 'kind' | 'id'>, signal: AbortSignal): Promise<void>;
+  /** Why no sandbox can have services beside it on this engine; null where it can. */
+  readonly withoutServices: string | null;
   /** The engine’s images. */
   readonly images: ImageStore;
   /** Images made of files and a template of acode’s own. */

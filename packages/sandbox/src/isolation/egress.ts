@@ -9,17 +9,19 @@ import { join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
 import type { MountSpec, SandboxSpec } from '../contract/spec.ts';
 import { codeOf } from '../contract/system-error.ts';
+import { javaTrustStore } from '../egress/java-trust-store.ts';
 import type { SandboxTrust } from '../egress/proxy/proxy.ts';
 import { SOCKET } from '../egress/relay/relay.ts';
 import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 import { socketState } from '../lifecycle/ownership.ts';
 import { createPrivateFile, readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
-import { PROXY_CA, PROXY_CA_BUNDLE, RELAY_TARGET } from '../policy/environment.ts';
+import { PROXY_CA, PROXY_CA_BUNDLE, PROXY_CA_JAVA, RELAY_TARGET } from '../policy/environment.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 
 /** The forwarders that there are, by the architecture of this process. scripts/build-forwarder.mjs writes the hashes. */
 const FORWARDERS: Readonly<Record<string, { readonly file: string; readonly sha256: string }>> = {
-  x64: { file: 'forwarder-x86_64', sha256: 'c3f6edcd9e4a51910d2c7bb50c9f0726a49be6a21750add85f3858895f2a327c' },
+  x64: { file: 'forwarder-x86_64', sha256: 'c993b1e6acf2a667dd9aaa7a48b9bfeed6ed7e83fe108f6e892822310782e4b3' },
+  arm64: { file: 'forwarder-aarch64', sha256: '738918d4ddca9b856541d43f9f28d68b29fb237861e9645a188c7d900279dbb5' },
 };
 
 const FORWARDER_TARGET = '/.acode/forwarder';
@@ -44,6 +46,12 @@ const FILES: readonly (readonly [name: string, target: string, text: string])[] 
   ['resolv.conf', '/etc/resolv.conf', 'nameserver 127.0.0.1\noptions timeout:5 attempts:1\n'],
   ['hosts', '/etc/hosts', '127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n'],
 ];
+
+// Services have their names on the loopback.
+function filesFor({ services = [] }: Pick<SandboxSpec, 'services'>): typeof FILES {
+  const names = services.map(({ name }) => `127.0.0.1\t${name}\n`).join('');
+  return FILES.map(([name, target, text]) => [name, target, name === 'hosts' ? `${text}${names}` : text]);
+}
 
 const MAX_BYTES = 1024 * 1024;
 const EXECUTABLE = 0o555;
@@ -73,10 +81,11 @@ export class EgressMounts {
   /** Puts the certificates that programs of a sandbox are to trust where the sandbox has its proxy. */
   async trust(spec: Pick<SandboxSpec, 'identity'>, { certificate, bundle }: SandboxTrust): Promise<void> {
     const directory = await this.directory(spec);
-    const write = (name: string, text: string): void =>
+    const write = (name: string, text: string | Buffer): void =>
       writePrivateFile(join(directory, name), text, { mode: READABLE, durable: false });
     write(PROXY_CA, certificate);
     write(PROXY_CA_BUNDLE, bundle);
+    write(PROXY_CA_JAVA, javaTrustStore(bundle));
   }
 
   /** The plan with what a sandbox with an allow-list mounts; any other as it is. */
@@ -87,7 +96,9 @@ export class EgressMounts {
     const mounts = [
       await mountOf(await this.#forwarder(), FORWARDER_TARGET),
       await mountOf(directory, RELAY_TARGET),
-      ...(await Promise.all(FILES.map(async ([name, target, text]) => mountOf(await this.#file(name, text), target)))),
+      ...(await Promise.all(
+        filesFor(spec).map(async ([name, target, text]) => mountOf(await this.#file(name, text), target)),
+      )),
     ];
     return { ...spec, mounts: [...spec.mounts, ...mounts] };
   }

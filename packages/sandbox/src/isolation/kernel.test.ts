@@ -1,6 +1,10 @@
 // What /proc says is read rightly, and a process that is not the container is not taken for it.
 
-import { realpathSync, statSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, copyFileSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { locate, parseMountinfo, parseStatus, readKernelView } from './kernel.ts';
@@ -100,5 +104,24 @@ describe('readKernelView', () => {
     expect(view?.identities.get(here)).toEqual({ device: dev, inode: ino, born: birthtimeMs });
     expect(view?.sharedNamespaces).toEqual(['mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup']);
     expect(view?.sources.get(here)?.root).toContain(here.split('/').at(-1));
+  });
+
+  // What may be executed and not be read is hidden by the kernel from everybody but root, as a runtime’s first process is.
+  it.skipIf(process.getuid?.() === 0).each([
+    { name: 'waits for a process that hides itself only at its start', script: 'sleep 0.1; exec sleep 10', seen: true },
+    { name: 'goes on without what stays hidden', script: 'sleep 10; :', seen: false },
+  ])('$name', async ({ script, seen }) => {
+    const directory = mkdtempSync(join(tmpdir(), 'acode-test-'));
+    const shell = join(directory, 'shell');
+    copyFileSync('/bin/sh', shell);
+    chmodSync(shell, 0o111);
+    const child = spawn(shell, ['-c', script], { stdio: 'ignore' });
+    try {
+      await once(child, 'spawn');
+      expect((await readKernelView(child.pid ?? 0, '', spec))?.identities.has(here)).toBe(seen);
+    } finally {
+      child.kill('SIGKILL');
+      rmSync(directory, { recursive: true });
+    }
   });
 });

@@ -3,7 +3,8 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 import { lstat } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
-import type { SecurityViolation } from '../contract/errors.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { SecurityViolation } from '../contract/error-table.ts';
 import type { FileIdentity, MountSpec, SandboxSpec, TmpfsSpec } from '../contract/spec.ts';
 import { codeOf } from '../contract/system-error.ts';
 import { identityOf, isCoveredInPlace, isWithin } from '../workspace/file-identity.ts';
@@ -60,6 +61,7 @@ export async function readKernelView(
   spec: Pick<SandboxSpec, 'mounts'>,
 ): Promise<KernelView | null> {
   const directory = `/proc/${pid}`;
+  if (spec.mounts.length > 0) await untilVisible(directory);
   const groups = text(`${directory}/cgroup`);
   const status = text(`${directory}/status`);
   const mountinfo = text(`${directory}/mountinfo`);
@@ -139,6 +141,25 @@ export function locate(path: string, mounts: readonly KernelMount[]): { device: 
   return mount
     ? { device: mount.device, root: join(mount.root, relative(mount.target, path)) }
     : { device: '', root: '' };
+}
+
+// Between an engine’s answer that a container has started and the first instruction of its program, the process is still the
+// runtime’s, which hides itself. A program that may not be read stays hidden, and so does every process of another uid.
+const HIDDEN_MS = 300;
+
+async function untilVisible(directory: string): Promise<void> {
+  const until = performance.now() + HIDDEN_MS;
+  while (isOwnAndHidden(directory) && performance.now() < until) await sleep(1);
+}
+
+function isOwnAndHidden(directory: string): boolean {
+  try {
+    readlinkSync(`${directory}/root`);
+    return false;
+  } catch (error) {
+    if (codeOf(error) !== 'EACCES') return false;
+    return parseStatus(text(`${directory}/status`) ?? '').uids[1] === process.geteuid?.();
+  }
 }
 
 // The file systems of a sandbox may be slow ones, or of somebody who does not answer: they are waited for, and hold nobody up.

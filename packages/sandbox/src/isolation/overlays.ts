@@ -2,10 +2,10 @@
 
 import { lstatSync, opendirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { MountSpec, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
+import type { MountSpec, OverlayPart, OverlaySpec, SandboxSpec } from '../contract/spec.ts';
 import { isInPlace, isSameNumber } from '../workspace/file-identity.ts';
 import { OVERLAY_FLAGS, overlayValues } from '../workspace/fork/overlay.ts';
-import { isPartInPlace } from '../workspace/fork/store.ts';
+import { isPartInPlace } from '../workspace/fork/overlay.ts';
 import { type Difference, type KernelMount, type KernelView, last, mounted } from './kernel.ts';
 
 /** A mount whose changes go to a layer. */
@@ -27,9 +27,20 @@ export function isForked(mount: MountSpec): mount is ForkedMount {
 /** Every directory of an overlay that is not what was checked. Names prove nothing where one on the way was exchanged. */
 export function swappedParts({ upper, work, lowers }: OverlaySpec): Difference[] {
   return [upper, work, ...lowers]
+    .filter(({ ofEngine }) => ofEngine !== true)
     .filter(part => !isPartInPlace(part))
     .map(({ path }) => mounted(`${path}, a part of the fork, is not what was checked`));
 }
+
+/** The overlay of a plan as an engine mounts it over memory: what is below that belongs to root, and nobody else can exchange it. */
+export function overMemory<Mount extends ForkedMount>(mount: Mount, memory: string): Mount {
+  const part = (name: string): OverlayPart => ({ path: `${memory}/${name}`, identities: [], ofEngine: true });
+  return { ...mount, overlay: { ...mount.overlay, upper: part(MEMORY_UPPER), work: part(MEMORY_WORK) } };
+}
+
+/** The directories of an overlay within its memory. */
+export const MEMORY_UPPER = 'u';
+export const MEMORY_WORK = 'w';
 
 /** What of an overlay is not as planned; `below` stands before each path where the mounting program had another root. */
 export function overlayDifferences(mount: ForkedMount, view: KernelView | null, pid: number, below = ''): Difference[] {

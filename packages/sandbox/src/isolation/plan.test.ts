@@ -8,7 +8,7 @@ import type { MountSpec } from '../contract/spec.ts';
 import { CEILINGS } from '../policy/profiles.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
-import { containerEnvironment, createRequest } from './docker/request.ts';
+import { containerEnvironment, createRequest, joinedNetwork } from './docker/request.ts';
 import { planSandbox, type PlanFacts } from './plan.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
@@ -58,6 +58,48 @@ describe('planSandbox', () => {
       '/src/app',
       '/workspace',
     ]);
+  });
+
+  it('has services with sandboxes of their own: no workspace, no network, volumes in memory', () => {
+    const alone = { mounts: [], alone: { workdir: '/srv' } };
+    const service = {
+      name: 'db',
+      port: 5432,
+      argv: ['/db'],
+      environment: { A: '1' },
+      readyMs: 1000,
+      spec: plan({}, alone),
+    };
+    const { services, hash, identity } = plan({}, { services: [service] });
+    const [db] = services ?? [];
+    expect(db?.spec).toMatchObject({ mounts: [], workdir: '/srv', network: { kind: 'none' }, hash: service.spec.hash });
+    // The workspace is a directory like any other there.
+    expect(db?.spec.tmpfs.map(({ target }) => target)).toEqual([
+      '/tmp',
+      '/run',
+      '/home/sandbox',
+      '/data',
+      '/workspace',
+    ]);
+    expect(db?.spec.identity.labels).toMatchObject({ 'acode.service': 'db', 'acode.service-of': identity.sandboxId });
+    const others = [
+      plan(),
+      plan({}, { services: [{ ...service, port: 5433 }] }),
+      plan({}, { services: [{ ...service, environment: {} }] }),
+      plan({}, { services: [{ ...service, spec: plan({ limits: { pids: 99 } }, alone) }] }),
+    ];
+    expect(new Set([hash, ...others.map(other => other.hash)]).size).toBe(5);
+    // Who it is says nothing about what it can do.
+    const named = { ...service.spec, identity: { ...service.spec.identity, name: 'other' } };
+    expect(plan({}, { services: [{ ...service, spec: named }] }).hash).toBe(hash);
+    expect(plan()).not.toHaveProperty('services');
+    expect(createRequest(plan({}, { services: [service] }), engine)).toMatchObject({
+      HostConfig: { ExtraHosts: ['db:127.0.0.1'], NetworkMode: 'none' },
+    });
+    const joined = createRequest(service.spec, { ...engine, network: joinedNetwork('abc') });
+    expect(joined).not.toHaveProperty('Hostname');
+    expect(joined).toMatchObject({ HostConfig: { NetworkMode: 'container:abc', ExtraHosts: [], CapDrop: ['ALL'] } });
+    expect(JSON.stringify(joined)).not.toContain('A=1');
   });
 
   it('has one hash for every allow-list, and another than without a network', () => {
@@ -266,6 +308,34 @@ describe('createRequest', () => {
     expect(createRequest(plan({ limits: { memoryBytes: 32 * MIB } }), engine)).toMatchObject({
       HostConfig: { ShmSize: 32 * MIB },
     });
+  });
+
+  it('limits what is read from disks and written to them where the plan does, and never says so otherwise', () => {
+    const devices = ['/dev/sda', '/dev/sdb'];
+    const both = plan({}, { throughput: { devices, readBytes: 1024, writeBytes: 2048 } });
+    const rates = (Rate: number) => devices.map(Path => ({ Path, Rate }));
+    const limits = { BlkioDeviceReadBps: rates(1024), BlkioDeviceWriteBps: rates(2048) };
+    expect(createRequest(both, engine)).toMatchObject({ HostConfig: limits });
+    const reads = plan({}, { throughput: { devices, readBytes: 1024 } });
+    expect(createRequest(reads, engine)).toMatchObject({ HostConfig: { ...limits, BlkioDeviceWriteBps: [] } });
+    expect(new Set([both.hash, reads.hash, plan().hash]).size).toBe(3);
+    expect(JSON.stringify(createRequest(plan(), engine))).not.toContain('Blkio');
+  });
+
+  it('holds memory for the fork of another sandbox, whose changes nobody has to watch then', () => {
+    const holder = plan({}, { mounts: [], alone: { workdir: '/' }, store: { bytes: MIB } });
+    const limited = { workspace: 'fork', disk: { bytes: 16 * MIB, hard: true } } as const;
+    const { memoryLayer, disk, hash } = plan(limited, { memoryLayer: { bytes: MIB, holder } });
+    expect(disk).toBeUndefined();
+    expect(memoryLayer?.holder).toMatchObject({
+      store: { target: '/store', bytes: MIB },
+      mounts: [],
+      identity: { labels: { 'acode.service': 'disk', 'acode.service-of': 'id' } },
+    });
+    expect(plan(limited).hash).not.toBe(hash);
+    const made = { ...holder, store: { target: '/store', bytes: MIB, volume: 'acode-main-disk', mountpoint: '/v' } };
+    const { Mounts } = createRequest(made, engine)['HostConfig'] as { Mounts: unknown[] };
+    expect(Mounts).toMatchObject([{ Type: 'volume', Source: 'acode-main-disk', Target: '/store', ReadOnly: false }]);
   });
 
   it('never has CpuQuota or CpuPeriod beside NanoCpus, which the engine would refuse', () => {

@@ -8,16 +8,23 @@ import { AcodeError } from '../contract/errors.ts';
 
 /** The directories of one user. */
 export interface Directories {
+  /** The home directory. */
   readonly home: string;
+  /** Configuration. */
   readonly config: string;
+  /** What outlives a process: audit log, forks, leases. */
   readonly state: string;
+  /** Sockets and locks, which end with the machine. */
   readonly runtime: string;
 }
 
 /** Where acode searches for the directories of a user. */
 export interface DirectoriesHost {
+  /** The environment: XDG variables. */
   readonly env: NodeJS.ProcessEnv;
+  /** The user’s home directory. */
   readonly home: string;
+  /** The user. */
   readonly uid: number;
   /** Where the system has the runtime directories of logged-in users; `/run/user` unless named. */
   readonly logins?: string;

@@ -66,6 +66,25 @@ export const LEVEL = 'acode.level';
 export const CREATED = 'acode.created';
 export const EXPIRES = 'acode.expires';
 
+/** The label of a service: its name. Images with labels of acode are refused, so that none can set it. */
+const SERVICE = 'acode.service';
+
+/** The label of a service that names the sandbox it belongs to. */
+const SERVICE_OF = 'acode.service-of';
+
+/** The labels of a service beside those of every sandbox. */
+export function serviceLabels(name: string, of: string): Record<string, string> {
+  return { [SERVICE]: name, [SERVICE_OF]: of };
+}
+
+/** The name of a service and the sandbox that it belongs to, by its labels; null for any other sandbox. */
+export function serviceIn(
+  labels: Readonly<Record<string, string>>,
+): { readonly name: string; readonly of: string } | null {
+  const { [SERVICE]: name, [SERVICE_OF]: of } = labels;
+  return name === undefined || of === undefined ? null : { name, of };
+}
+
 /** The label by which acode finds what it made where the engine’s reply to the create was lost. */
 export const NONCE = 'acode.nonce';
 

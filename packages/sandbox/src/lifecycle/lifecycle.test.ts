@@ -97,6 +97,17 @@ describe('Session', () => {
     expect(session().id).not.toBe(session().id);
   });
 
+  it('names a service after the task that it is beside, and counts it apart', () => {
+    const mine = session({ id: 'a1b2c3d4-0000-4000-8000-000000000000' });
+    const made = [mine.identify(of), mine.identify({ ...of, service: 'db' }), mine.identify(of)];
+    expect(made.map(({ name }) => name)).toEqual([
+      'acode-a1b2c3d4-run-001',
+      'acode-a1b2c3d4-run-db-001',
+      'acode-a1b2c3d4-run-002',
+    ]);
+    expect(made.map(({ labels }) => labels['acode.task'])).toEqual(['run', 'run', 'run']);
+  });
+
   it('does not use a number up for a preview', () => {
     const mine = session();
     expect(mine.identify({ ...of, preview: true }).name).toBe(mine.identify(of).name);
@@ -171,11 +182,10 @@ describe('Removals', () => {
       failed,
       remove,
       removals: new Removals({
-        removed: id => removed.push(id),
-        failed: (_, error) => failed.push(error),
+        reports: { removed: id => void removed.push(id), notRemoved: (_, error) => void failed.push(error) },
         attempts: 2,
         deadlineMs: 5000,
-        monotonic: () => 0,
+        clock: { monotonic: () => 0 },
       }),
     };
   }

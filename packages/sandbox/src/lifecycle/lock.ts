@@ -14,13 +14,17 @@ import { ensurePrivateDirectory } from './directories.ts';
 export interface LocksOptions {
   /** The user’s runtime directory. */
   readonly directory: string;
+  /** The user. */
   readonly uid: number;
+  /** The clock that waits go by. */
   readonly clock: Clock;
 }
 
 /** How long a caller waits for a lock. */
 export interface LockWait {
+  /** The longest wait, in milliseconds. */
   readonly deadlineMs: number;
+  /** Cancels it. */
   readonly signal: AbortSignal;
   /** Called once where another process holds it. */
   readonly onWait?: () => void;
@@ -28,6 +32,7 @@ export interface LockWait {
 
 /** A lock that was not free in time. */
 export class LockTimeoutError extends Error {
+  /** The name of the class. */
   override readonly name = 'LockTimeoutError';
 }
 

@@ -19,6 +19,7 @@ const MAX_PATH = 107;
 const CONNECT_MS = 1000;
 const OWNERS = 'owners';
 const OFFERS = 'commands';
+const NETWORKS = 'networks';
 const OFFER = /^[0-9a-f]{16}-[0-9a-f]{8}$/;
 const HALF_ID = 16;
 const OTHERS = 0o077;
@@ -37,6 +38,17 @@ export function offerSocketPath(runtimeDirectory: string, sandboxId: string): st
   return join(runtimeDirectory, OFFERS, `${offersOf(sandboxId)}${randomBytes(4).toString('hex')}`);
 }
 
+/** Where the owner of a sandbox’s network offers it to the user’s other processes. */
+export function networkSocketPath(runtimeDirectory: string, sandboxId: string): string {
+  return join(runtimeDirectory, NETWORKS, `${offersOf(sandboxId)}${randomBytes(4).toString('hex')}`);
+}
+
+/** Where the networks of all sandboxes are offered. */
+export async function networkSocketPaths(runtimeDirectory: string): Promise<string[]> {
+  const names = await offerNames(runtimeDirectory, NETWORKS);
+  return names.map(name => join(runtimeDirectory, NETWORKS, name));
+}
+
 /** All directories in which commands of a sandbox are offered; none if another user could have created one of them. */
 export async function offerSocketPaths(runtimeDirectory: string, sandboxId: string): Promise<string[]> {
   const names = await offerNames(runtimeDirectory);
@@ -51,8 +63,8 @@ export async function offeringSandboxes(runtimeDirectory: string, idPrefix: stri
   return [...ids].map(id => `${id.slice(0, 8)}-${id.slice(8, 12)}-${id.slice(12)}`);
 }
 
-async function offerNames(runtimeDirectory: string): Promise<string[]> {
-  const directory = join(runtimeDirectory, OFFERS);
+async function offerNames(runtimeDirectory: string, kind = OFFERS): Promise<string[]> {
+  const directory = join(runtimeDirectory, kind);
   const found = await lstat(directory).catch(() => null);
   if (!found?.isDirectory() || found.uid !== process.getuid?.() || (found.mode & OTHERS) !== 0) return [];
   return (await readdir(directory).catch(() => [])).filter(name => OFFER.test(name));
@@ -162,13 +174,14 @@ export async function ownerState(runtimeDirectory: string, owner: string | undef
 
 /** Removes the sockets of dead owners, which a killed process leaves behind, and those they offered their commands on. */
 export async function removeDeadSockets(runtimeDirectory: string): Promise<number> {
-  const offers = await socketsIn(join(runtimeDirectory, OFFERS), OFFER);
-  const sockets = [...(await owners(runtimeDirectory)), ...offers];
+  const offers = await Promise.all([OFFERS, NETWORKS].map(kind => socketsIn(join(runtimeDirectory, kind), OFFER)));
+  const sockets = [...(await owners(runtimeDirectory)), ...offers.flat()];
   const dead = sockets.filter(({ state }) => state === 'dead');
   await Promise.all([
     ...dead.map(({ path }) => rm(path, { force: true })),
     removeDrafts(join(runtimeDirectory, OWNERS)),
     removeDrafts(join(runtimeDirectory, OFFERS)),
+    removeDrafts(join(runtimeDirectory, NETWORKS)),
   ]);
   return dead.length;
 }

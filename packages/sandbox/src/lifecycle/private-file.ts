@@ -16,6 +16,7 @@ import {
 } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { codeOf } from '../contract/system-error.ts';
 
 // Without O_NONBLOCK, opening a FIFO waits for a writer that may never come.
@@ -25,12 +26,17 @@ const PRIVATE = 0o600;
 
 /** The content and the owner of a file that was read. */
 export interface BoundedFile {
+  /** The content as UTF-8. */
   readonly text: string;
   /** The bytes as they are, where text could hide a difference. */
   readonly bytes: Buffer;
+  /** Size of the whole file, in bytes. */
   readonly size: number;
+  /** The owner. */
   readonly uid: number;
+  /** Type and permissions. */
   readonly mode: number;
+  /** When it changed last, in milliseconds since the epoch. */
   readonly mtimeMs: number;
 }
 
@@ -46,8 +52,11 @@ export interface PrivateRead {
 export interface PrivateWrite {
   /** The mode of the file whatever the umask; 0600 unless given. */
   readonly mode?: number;
-  /** Whether the content is on the disk before the file has its name; `false` is for what may be lost. Default `true`. */
-  readonly durable?: boolean;
+  /**
+   * Whether the content is on the disk before the file has its name; `false` is for what may be lost, `'name'` for what must be
+   * there under its name when this returns. Default `true`.
+   */
+  readonly durable?: boolean | 'name';
 }
 
 /**
@@ -97,6 +106,17 @@ export function writePrivateFile(path: string, content: string | Buffer, options
     rmSync(draft, { force: true });
     throw error;
   }
+  if (options.durable === 'name') syncDirectory(dirname(path));
+}
+
+// A name is on the disk when its directory is.
+function syncDirectory(path: string): void {
+  const descriptor = openSync(path, constants.O_RDONLY);
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
 }
 
 /** Writes a file where there is none. Of two processes that do so at once, both find what the first one wrote. */
@@ -118,7 +138,7 @@ function writeDraft(path: string, content: string | Buffer, { mode = PRIVATE, du
   try {
     writeFileSync(descriptor, content);
     if (mode !== PRIVATE) fchmodSync(descriptor, mode);
-    if (durable) fsyncSync(descriptor);
+    if (durable !== false) fsyncSync(descriptor);
   } catch (error) {
     rmSync(draft, { force: true });
     throw error;

@@ -2,6 +2,7 @@
 
 import { ExponentialBackoff, handleAll, retry } from 'cockatiel';
 import { AcodeError } from '../contract/errors.ts';
+import type { Clock } from '../contract/ports.ts';
 
 // One operation at a time per container: overlapping calls on the same id wait for each other, others do not.
 
@@ -29,13 +30,18 @@ export class Serial {
 /** Removes by id; removing what does not exist is a success. */
 export type Remove = (id: string, signal: AbortSignal) => Promise<void>;
 
+/** Who is told how removals end. */
+export interface RemovalReports {
+  removed(id: string, durationMs: number): void;
+  notRemoved(id: string, error: AcodeError): void;
+}
+
 /** Retry and reporting options of removals. */
 export interface RemovalOptions {
-  readonly removed: (id: string, durationMs: number) => void;
-  readonly failed: (id: string, error: AcodeError) => void;
+  readonly reports: RemovalReports;
   readonly attempts: number;
   readonly deadlineMs: number;
-  readonly monotonic: () => number;
+  readonly clock: Pick<Clock, 'monotonic'>;
 }
 
 /** The removals of one session. */
@@ -83,7 +89,7 @@ export class Removals {
   }
 
   async #remove(id: string, remove: Remove): Promise<void> {
-    const before = this.#options.monotonic();
+    const before = this.#options.clock.monotonic();
     const policy = retry(handleAll, {
       maxAttempts: this.#options.attempts,
       backoff: new ExponentialBackoff({ initialDelay: 50, maxDelay: 2000 }),
@@ -94,11 +100,11 @@ export class Removals {
     } catch (cause) {
       this.#left.set(id, remove);
       const reason = cause instanceof Error ? cause.message : String(cause);
-      this.#options.failed(id, new AcodeError('ACODE-CTN-004', { id, reason }, { cause }));
+      this.#options.reports.notRemoved(id, new AcodeError('ACODE-CTN-004', { id, reason }, { cause }));
       return;
     }
     this.#left.delete(id);
-    this.#options.removed(id, this.#options.monotonic() - before);
+    this.#options.reports.removed(id, this.#options.clock.monotonic() - before);
     this.again();
   }
 }

@@ -50,15 +50,18 @@ export class Session {
     preview: boolean;
     keep?: boolean | 'shared';
     givenName?: string;
+    /** The name of the service that it is, beside the sandbox of that task. */
+    service?: string;
   }): SandboxIdentity {
     const { host, uid, leases, settings, now } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
     const session = checkId(of.session ?? this.id, 'sessionId');
-    const key = `${session}\n${task}`;
+    const named = of.service === undefined ? task : `${task}-${of.service}`;
+    const key = `${session}\n${named}`;
     const sequence = (this.#sequences.get(key) ?? 0) + 1;
     if (!of.preview) this.#count(key, sequence);
     const sandboxId = randomUUID();
-    const name = containerName({ session, task, sequence, prefix: settings.namePrefix });
+    const name = containerName({ session, task: named, sequence, prefix: settings.namePrefix });
     const createdAt = new Date(now());
     const facts = {
       session,

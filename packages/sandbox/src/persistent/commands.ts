@@ -27,6 +27,7 @@ import { CommandsOffer } from './relay/offer.ts';
 import type { Offered } from './relay/offer.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
 import { admitted, checkCommandRequest } from '../run/admission.ts';
+import { refusePrivateValues } from '../run/credentials/environment.ts';
 import type { RunEgress } from '../run/egress.ts';
 import { captures } from '../run/run.ts';
 import { Running } from '../run/running.ts';
@@ -150,6 +151,7 @@ export class SandboxCommands implements Commands {
       const recorded = { ...run, host, operation };
       const { clock } = host.telemetry;
       checkCommandRequest(command, request, of.spec.workdir);
+      refusePrivateValues(asRun.env, of.spec.network);
       if (!how.live) this.#parts.open.expect();
       await this.#assertStrongEnough(command);
       const planned = withTimeout(of, timeoutMs, this.#most(how));
@@ -232,7 +234,8 @@ export class SandboxCommands implements Commands {
     const why = riskReasons.length > 0 ? `; ${riskReasons.join('; ')}` : '';
     throw new AcodeError('ACODE-SBX-012', {
       required: text`${required.value} (risk ${risk.value}, ${sourceOf(required)}${why})`,
-      available: `${level}, which this sandbox was created at, is`,
+      available: level,
+      weaker: `this sandbox was created at level ${level}`,
       remedy: `Create a sandbox at level ${required.value} for such commands.`,
     });
   }

@@ -5,6 +5,7 @@ import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { SandboxDetails, SandboxInfo } from '../contract/host.ts';
 import { opened } from './create.ts';
+import type { Opened } from './create.ts';
 import { endForkOf } from '../run/forking.ts';
 import type { Host } from '../run/host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
@@ -24,10 +25,10 @@ export async function connectSandbox(
   host: Host,
   reference: string,
   operation: Operation,
-  signal: AbortSignal,
+  { signal, forks }: { readonly signal: AbortSignal } & Pick<Opened, 'forks'>,
 ): Promise<Sandbox> {
   const engine = await host.engine();
-  const info = pick(await engine.list(signal), reference, host.uid);
+  const info = await goneOn(host, engine, pick(await engine.list(signal), reference, host.uid), signal);
   const record = isUsable(host, info) ? await new Kept(host).read(info.sandboxId) : null;
   if (!record) throw notHere(info, whyNot(host, info));
   const { policy, risk, workspace } = record;
@@ -65,9 +66,23 @@ export async function connectSandbox(
     expiresAt: record.until,
     latest: record.latest,
     env: {},
+    forks,
     // Changes since it was created, where no process has scanned yet.
     lookedUntilMs: record.lookedUntil?.getTime() ?? Date.parse(info.createdAt),
   });
+}
+
+// acode pauses a sandbox to read its fork: it goes on by itself, or is let go on here if acode was killed meanwhile.
+async function goneOn(
+  host: Host,
+  engine: Pick<EngineBackend, 'list'>,
+  info: SandboxInfo,
+  signal: AbortSignal,
+): Promise<SandboxInfo> {
+  if (info.state !== 'paused' || whyNotOwn(host, info) !== null) return info;
+  const { resumePaused } = await import('../run/fork-rest.ts');
+  await resumePaused(host, info.sandboxId, signal);
+  return (await engine.list(signal)).find(({ sandboxId }) => sandboxId === info.sandboxId) ?? info;
 }
 
 /** Ends a kept sandbox, whether or not it could still be used. */

@@ -4,6 +4,7 @@ import type { Scanned } from '../records/audit/files.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { RunRequest } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
+import type { Forks } from '../contract/forks.ts';
 import { usesEngine } from '../contract/levels.ts';
 import { policyFrom } from '../contract/policy.ts';
 import type { ScanState } from '../contract/result.ts';
@@ -29,6 +30,7 @@ import { plan } from '../run/planning.ts';
 import { removeKeptVolumes } from '../run/removing.ts';
 import { CommandsElsewhere } from './relay/elsewhere.ts';
 import { report } from '../run/run.ts';
+import { releaseState } from '../run/state.ts';
 import { recordFindings, recordOutcome, recordRisk, workspaceOf } from '../run/trail.ts';
 import type { Recorded } from '../run/trail.ts';
 import { Sandbox } from './sandbox.ts';
@@ -44,7 +46,7 @@ const NAME_MS = 30_000;
 const VOLUMES_MS = 10_000;
 
 /** Creates a persistent sandbox. */
-export async function createSandbox(host: Host, request: CreateRequest): Promise<Sandbox> {
+export async function createSandbox(host: Host, request: CreateRequest, forks: Opened['forks']): Promise<Sandbox> {
   const { expiresInMs: _, keep: __, shared: ___, name: ____, ...asked } = request;
   const run = { command: [], request: asked, as: 'create' as const };
   // A signal cancels the creation; a sandbox that exists ends by itself, or with its host.
@@ -59,9 +61,10 @@ export async function createSandbox(host: Host, request: CreateRequest): Promise
       try {
         refuse(wanted, request.keep ?? false);
         await admission.takeMemory(wanted, true);
-        return await make(recorded, request, wanted, release, signal);
+        return await make({ recorded, request, wanted, release, forks }, signal);
       } catch (error) {
         await abandonFork(host, wanted.fork);
+        releaseState(host, wanted.spec);
         throw error;
       }
     });
@@ -117,13 +120,12 @@ async function planFor(
   return plan(host, { command: [], request }, of, signal);
 }
 
-async function make(
-  recorded: Recorded,
-  request: CreateRequest,
-  wanted: Planned,
-  release: () => void,
-  signal: AbortSignal,
-): Promise<Sandbox> {
+interface Making extends Pick<Opened, 'recorded' | 'release' | 'forks'> {
+  readonly request: CreateRequest;
+  readonly wanted: Planned;
+}
+
+async function make({ recorded, request, wanted, release, forks }: Making, signal: AbortSignal): Promise<Sandbox> {
   const { host, operation } = recorded;
   const { keep, isReachable } = reachOf(request);
   const asked = askedOf(recorded, keep);
@@ -144,7 +146,20 @@ async function make(
     await releaseFork(host, planned.fork);
     const env = request.env ?? {};
     // From the beginning: the shell that waited is the image’s, and may have written before the first command.
-    const parts = { recorded, planned, open, intent, provision, release, keep, isReachable, ...times, env, egress };
+    const parts = {
+      recorded,
+      planned,
+      open,
+      intent,
+      provision,
+      release,
+      keep,
+      isReachable,
+      ...times,
+      env,
+      egress,
+      forks,
+    };
     return opened({ ...parts, lookedUntilMs: sinceMs });
   } catch (error) {
     host.keep(Promise.resolve(egress?.close()));
@@ -207,6 +222,8 @@ export interface Opened {
   readonly expiresAt: Date;
   readonly latest: Date;
   readonly env: Readonly<Record<string, string>>;
+  /** The forks of the host. */
+  readonly forks: Pick<Forks, 'diff' | 'apply' | 'copy'>;
   /** Its network, if it has an allow-list. */
   readonly egress?: RunEgress | undefined;
   /** Time of the last scan of the workspace; now, if absent. */
@@ -260,6 +277,7 @@ export function opened(parts: Opened): Sandbox {
     commands,
     files: filesOf(open.inside, { workdir: planned.spec.workdir }),
     ports: portsOf(open.inside, here),
+    forks: planned.fork === undefined ? null : parts.forks,
     written: async () => (isReachable ? ((await new Kept(host).read(sandboxId))?.until ?? null) : null),
     extended: async until => {
       if (isReachable) await new Kept(host).extend(sandboxId, until);
@@ -270,6 +288,7 @@ export function opened(parts: Opened): Sandbox {
       await Promise.all([remembered, commands.end(), parts.egress?.close()]);
       if (how === 'left') return [];
       if (isReachable) await new Kept(host).end(sandboxId);
+      releaseState(host, planned.spec);
       tornDown(recorded, planned.spec, reason);
       const durationMs = clock.monotonic() - began;
       const scanned = await lastLook(recorded, planned.spec, commands.lookedUntilMs);
@@ -320,7 +339,7 @@ function untilGone({ gone }: OpenSandbox, closing: AbortSignal): AbortSignal {
 function refuse({ spec }: Planned, keep: boolean): void {
   if (!usesEngine(spec.level))
     throw new AcodeError('ACODE-SBX-016', {
-      what: `a persistent sandbox, at level ${spec.level}`,
+      what: `a persistent sandbox at level ${spec.level}`,
       persistent: true,
       instead: 'Run single commands (`acode run`), or create it at level docker or stronger.',
     });
@@ -344,7 +363,7 @@ function lentTo({ network, caches, dependencies }: SandboxSpec): string | null {
 
 function noShell({ spec }: Planned): AcodeError {
   return new AcodeError('ACODE-SBX-016', {
-    what: `a persistent sandbox, of the image ${spec.image.reference}, which has no /bin/sh`,
+    what: `a persistent sandbox of the image ${spec.image.reference}, which has no /bin/sh,`,
     persistent: true,
     instead: 'Run single commands with it (`acode run`), or use an image with a shell.',
   });

@@ -1,6 +1,8 @@
 // Sandbox: a persistent one, with its commands, files and ports, until its lease expires or a caller removes it.
 
 import { AcodeError } from '../contract/errors.ts';
+import type { WorkspaceDiff } from '../contract/fork.ts';
+import type { ForkApplied, ForkApplyRequest, ForkDiffRequest, ForkInfo, Forks } from '../contract/forks.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { RiskyChange, RunResult } from '../contract/result.ts';
@@ -25,6 +27,8 @@ export interface SandboxParts {
   readonly commands: Commands;
   readonly files: Files;
   readonly ports: Ports;
+  /** The way to its fork; null if it has none. */
+  readonly forks: Pick<Forks, 'diff' | 'apply' | 'copy'> | null;
   /** When it expires by its lease on disk, which another process may have extended. */
   readonly written: () => Promise<Date | null>;
   /** Writes down that it may stay longer. */
@@ -153,18 +157,43 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
     await this.#end('this process has let go of it', this.kept ? 'left' : 'removed');
   }
 
-  /** What the sandbox changed: refused, since its workspace is the host’s own and not a fork. */
-  async diff(): Promise<never> {
-    throw notOffered('Sandbox.diff');
+  /**
+   * What its commands changed in the fork that it was created with (`policy.workspace: 'fork'`). Its processes are paused meanwhile.
+   * Refused without a fork: its changes are in the workspace then.
+   */
+  async diff(request: Omit<ForkDiffRequest, 'fork'> = {}): Promise<WorkspaceDiff> {
+    return this.#forks('Sandbox.diff').diff({ ...request, fork: this.id });
   }
 
-  /** Brings changes home: refused, since its workspace is the host’s own and not a fork. */
-  async apply(): Promise<never> {
-    throw notOffered('Sandbox.apply');
+  /**
+   * Applies what its commands changed in its fork to the workspace, as `acode.forks.apply` does. Its processes are paused meanwhile and
+   * go on afterwards; a later diff lists only what they change then.
+   */
+  async apply(request: Omit<ForkApplyRequest, 'fork'> = {}): Promise<ForkApplied> {
+    return this.#forks('Sandbox.apply').apply({ ...request, fork: this.id });
+  }
+
+  /**
+   * Makes a fork of what its own fork has now, to go back to: `acode.create({ policy: { fork: 'before' } })`. Its processes are paused
+   * meanwhile, for as long as it takes to copy the files that its commands have written.
+   */
+  async snapshot(name?: string): Promise<ForkInfo> {
+    return this.#forks('Sandbox.snapshot').copy({ fork: this.id, ...(name === undefined ? {} : { name }) });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.leave();
+  }
+
+  #forks(what: string): Pick<Forks, 'diff' | 'apply' | 'copy'> {
+    this.#assertThere();
+    const { forks } = this.#parts;
+    if (!forks)
+      throw new AcodeError('ACODE-SBX-016', {
+        what: `${what} of a sandbox without a fork`,
+        instead: 'Its changes are in the workspace already: look at them with `git diff`.',
+      });
+    return forks;
   }
 
   #assertThere(): void {
@@ -208,11 +237,4 @@ export class Sandbox implements CommandRunner, AsyncDisposable {
       this.#riskyChanges = await over(reason, how);
     }
   }
-}
-
-function notOffered(what: string): AcodeError {
-  return new AcodeError('ACODE-SBX-016', {
-    what,
-    instead: 'A sandbox’s changes are in the workspace already: look at them with `git diff`.',
-  });
 }

@@ -4,6 +4,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { isBoundary } from '../contract/levels.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
+import { isRepository } from '../egress/plan.ts';
 
 // Variables that make programs load or run other code, or that the shell which hands the command over needs for itself. Handing one over would let a caller’s mistake, or an image’s
 // author, change what every program in the sandbox is.
@@ -67,6 +68,12 @@ const PROXY: Readonly<Record<string, string>> = {
   npm_config_fetch_retry_factor: '2',
 };
 
+// Git’s client for SSH inside, which has no key: acode connects outside. Git is told what it is instead of asking it.
+const GIT_SSH: Readonly<Record<string, string>> = {
+  GIT_SSH_COMMAND: '/.acode/forwarder git',
+  GIT_SSH_VARIANT: 'ssh',
+};
+
 /** Where a sandbox has the user’s bundle of CA certificates. */
 export const CA_TARGET = '/etc/acode/ca.pem';
 
@@ -78,6 +85,9 @@ export const PROXY_CA = 'ca.pem';
 
 /** The same with all others that programs are to trust. */
 export const PROXY_CA_BUNDLE = 'ca-bundle.pem';
+
+/** The same for Java, in a format of its own. */
+export const PROXY_CA_JAVA = 'ca.jks';
 
 // What clients read to find CA certificates. Node.js and Deno add the file to their own; the others read it in place of the
 // image’s, which is why it has to be a complete bundle. Only names that the tool documents.
@@ -111,18 +121,30 @@ export function defaultEnvironment({
   level,
   image,
   mounts,
-}: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts'>): Readonly<Record<string, string>> {
+  services,
+}: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts' | 'services'>): Readonly<Record<string, string>> {
   const hasBundle = mounts.some(({ purpose }) => purpose === 'ca');
   if (network.kind === 'allow' && isBoundary(level)) {
     const trusted = isInspected(network)
       ? trusting(`${RELAY_TARGET}/${PROXY_CA}`, `${RELAY_TARGET}/${PROXY_CA_BUNDLE}`)
       : hasBundle && trusting(CA_TARGET);
-    return { ...PROXY, ...trusted };
+    const git = network.rules.some(isRepository) ? GIT_SSH : {};
+    return { ...PROXY, ...unproxied(services), ...git, ...trusted, ...(trusted ? JAVA : {}) };
   }
   if (hasBundle) return trusting(CA_TARGET);
   if (network.kind !== 'none' || !isBoundary(level)) return {};
   return notInImage(OFFLINE, { image });
 }
+
+// Services are on the loopback, whatever they are called.
+function unproxied(services: SandboxSpec['services'] = []): Readonly<Record<string, string>> {
+  if (services.length === 0) return {};
+  const names = [NOT_PROXIED, ...services.map(({ name }) => name)].join(',');
+  return { NO_PROXY: names, no_proxy: names };
+}
+
+// No other variable makes Java trust anything; it prints a line about this one.
+const JAVA = { JAVA_TOOL_OPTIONS: `-Djavax.net.ssl.trustStore=${RELAY_TARGET}/${PROXY_CA_JAVA}` };
 
 function trusting(added: string, bundle = added): Readonly<Record<string, string>> {
   return {
@@ -143,7 +165,7 @@ function isInspected(network: NetworkMode): boolean {
  * `defaultEnvironment` says; and those of the request’s own defaults that the image does not set.
  */
 export function environmentBesides(
-  spec: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts' | 'identity'>,
+  spec: Pick<SandboxSpec, 'network' | 'level' | 'image' | 'mounts' | 'services' | 'identity'>,
   envDefaults: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
   return {

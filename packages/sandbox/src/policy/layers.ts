@@ -30,6 +30,8 @@ export interface Layers {
   readonly repository: RepositoryLayer | null;
   /** `ACODE_MODE`. It can only tighten. */
   readonly environmentMode: Mode | null;
+  /** Entries of allow-lists that a person granted for some time; absent for none. */
+  readonly grants?: readonly string[];
 }
 
 /** Layers that set nothing. */

@@ -6,7 +6,7 @@ import type { EffectivePolicy, Limits, PolicyFields, Sourced } from '../contract
 import type { PolicyRules } from '../contract/host.ts';
 import type { ProfileName } from '../contract/profiles.ts';
 import { builtInValue, pick, placeOf } from './layers.ts';
-import type { Layers } from './layers.ts';
+import type { Choice, Layers } from './layers.ts';
 import { CEILINGS, profileLimits } from './profiles.ts';
 import type { Machine } from './profiles.ts';
 
@@ -99,25 +99,60 @@ export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourc
 
 /** What a fork may take on disk; null for no limit. A repository may only ask for less than the user’s own file says. */
 export function resolveDisk(request: PolicyFields, layers: Layers): Sourced<number | null> {
-  const read = ({ sandbox }: Config): number | undefined => sandbox?.mounts?.fork_size;
-  const asked = pick<number | null>(layers, {
+  return unlimitedUnlessSet(layers, {
     field: 'disk',
     request: request.disk?.bytes,
     key: 'sandbox.mounts.fork_size',
-    read,
-    builtIn: null,
+    read: ({ sandbox }) => sandbox?.mounts?.fork_size,
   });
-  if (asked.layer !== 'repository') return asked;
-  const own = pick<number | null>(
-    { ...layers, repository: null },
-    {
-      field: 'disk',
+}
+
+/** Bytes a second that a sandbox may read from the disk of the workspace, and write to it; null for no limit. */
+export function resolveDiskRates(layers: Layers): Pick<EffectivePolicy, 'diskReadRate' | 'diskWriteRate'> {
+  const of = (key: 'read_bps' | 'write_bps'): Sourced<number | null> =>
+    unlimitedUnlessSet(layers, {
+      field: 'blkio',
       request: undefined,
-      key: 'sandbox.mounts.fork_size',
-      read,
-      builtIn: null,
-    },
-  );
+      key: `sandbox.defaults.blkio.${key}`,
+      read: ({ sandbox }) => sandbox?.defaults?.blkio?.[key],
+    });
+  return { diskReadRate: of('read_bps'), diskWriteRate: of('write_bps') };
+}
+
+/** What the connections of an allow-list may take; null for no limit. What the machine’s file says is the most. */
+export function resolveNetworkLimits(
+  { networkLimits }: PolicyFields,
+  layers: Layers,
+  warnings: string[],
+): Pick<EffectivePolicy, 'networkRate' | 'networkBytes'> {
+  const of = (
+    name: 'networkRate' | 'networkBytes',
+    request: number | undefined,
+    key: 'rate' | 'max_bytes',
+  ): Sourced<number | null> => {
+    const path = `sandbox.network.${key}`;
+    const asked = unlimitedUnlessSet(layers, {
+      field: 'networkLimits',
+      request,
+      key: path,
+      read: ({ sandbox }) => sandbox?.network?.[key],
+    });
+    const most = layers.machine?.config.sandbox?.network?.[key];
+    if (!layers.machine || most === undefined) return asked;
+    const ceiling = { value: most, layer: 'machine', where: placeOf(layers.machine, path) } as const;
+    return asked.value === null ? ceiling : clamp(name, { ...asked, value: asked.value }, [ceiling], warnings);
+  };
+  return {
+    networkRate: of('networkRate', networkLimits?.bytesPerSecond, 'rate'),
+    networkBytes: of('networkBytes', networkLimits?.bytes, 'max_bytes'),
+  };
+}
+
+// A limit that there is only if somebody sets it. A repository may only ask for less than the user’s own file says.
+function unlimitedUnlessSet(layers: Layers, setting: Omit<Choice<number | null>, 'builtIn'>): Sourced<number | null> {
+  const asked = pick<number | null>(layers, { ...setting, builtIn: null });
+  if (asked.layer !== 'repository') return asked;
+  const own = pick<number | null>({ ...layers, repository: null }, { ...setting, request: undefined, builtIn: null });
   return own.value !== null && own.value < Number(asked.value) ? own : asked;
 }
 
@@ -181,7 +216,7 @@ function clampRepository(
 }
 
 function unitOf(name: string): (value: number) => string {
-  return name.endsWith('Bytes') ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
+  return name.endsWith('Bytes') || name === 'networkRate' ? formatBytes : name.endsWith('Ms') ? inSeconds : String;
 }
 
 // In words that the library, the command line and a model share: a warning goes to all of them.
@@ -195,7 +230,9 @@ const NAMES = {
   outputBytes: 'the output limit',
   timeoutMs: 'the time limit',
   networkTimeoutMs: 'the network time limit',
-} as const satisfies Readonly<Record<keyof Limits | 'timeoutMs' | 'networkTimeoutMs', string>>;
+  networkRate: 'the network rate',
+  networkBytes: 'the network bytes',
+} as const satisfies Readonly<Record<string, string>>;
 
 // A value lowered by a ceiling has the ceiling’s source: to get more, the user has to change the ceiling.
 function clamp(

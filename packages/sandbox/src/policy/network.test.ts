@@ -9,7 +9,7 @@ import type { PolicyFields } from '../contract/policy.ts';
 import { decideHost } from '../egress/decide.ts';
 import { denialParts } from '../contract/denial-text.ts';
 import { NO_LAYERS } from './layers.ts';
-import type { Layers } from './layers.ts';
+import type { Layers, RepositoryLayer } from './layers.ts';
 import { resolvePolicy } from './resolve.ts';
 
 const host = { caller: { uid: 1001, gid: 1002 }, cpus: 2 };
@@ -39,6 +39,31 @@ const notAvailable = (rule: string, remedy: string) =>
   });
 const invalid = (part: string) =>
   expect.objectContaining({ code: 'ACODE-SBX-017', message: expect.stringContaining(part) as string });
+
+describe('what a person granted', () => {
+  const granted = (input: PolicyFields, user = '', machine?: string) =>
+    resolvePolicy(input, { ...layers(user, machine), grants: ['a.example'] }, host).network.value;
+  const hosts = (found: ReturnType<typeof granted>): string[] =>
+    found.kind === 'allow' ? found.rules.filter(({ verdict }) => verdict === 'allow').map(one => one.host) : [];
+
+  it('adds to a list, gives no network to who has none, and may be asked for by a model', () => {
+    expect(hosts(granted({ network: { allow: ['b.example'] } }))).toEqual(['b.example', 'a.example']);
+    expect(hosts(granted({}, 'sandbox: { network: { allow: [b.example] } }'))).toEqual(['b.example', 'a.example']);
+    for (const network of [undefined, 'none'] as const)
+      expect(granted(network === undefined ? {} : { network })).toEqual({ kind: 'none' });
+    const model = { network: { allow: ['a.example'] }, askedBy: 'model' } as const;
+    expect(hosts(granted(model))).toEqual(['a.example']);
+    expect(() => resolve(model)).toThrow(denied('a model may ask only', 'default', 'set --add'));
+  });
+
+  it('is bounded by the machine and by what any file denies', () => {
+    const list = { network: { allow: ['b.example'] } };
+    expect(hosts(granted(list, '', 'sandbox: { network: { allow: [b.example] } }'))).toEqual(['b.example']);
+    const found = granted(list, "sandbox: { network: { deny: ['*.example'] } }");
+    const decided = found.kind === 'allow' ? decideHost(found, { host: 'a.example', port: 443 }) : null;
+    expect(decided).toMatchObject({ allowed: false, reason: 'denied-by-rule' });
+  });
+});
 
 const CONSENT = 'sandbox: { network: { allow_bridge: true } }';
 
@@ -70,7 +95,6 @@ describe('bridge', () => {
       expect(hintOf(wish, CONSENT)).toContain('bridge');
       expect(hintOf(wish, CONSENT)).not.toContain('consent');
     }
-    expect([resolve({}, CONSENT).bridgeAllowed, resolve({}).bridgeAllowed]).toEqual([true, undefined]);
   });
 
   it('consent alone gives none', () => {
@@ -96,6 +120,18 @@ describe('bridge', () => {
   ])('can be the user’s own default: %s', (user, where) => {
     expect(resolve({}, user).network).toEqual({ value: { kind: 'bridge' }, layer: 'user', where });
     expect(resolve({ network: 'none' }, user).network.value).toEqual({ kind: 'none' });
+  });
+
+  it('can be named or switched off in the user’s own file, and a name counts only where it is declared', () => {
+    const file = (mode: string, declared: string): string =>
+      `sandbox: { network: { mode: ${mode}, allowed_networks: [${declared}] } }`;
+    expect(resolve({}, file('team', 'team')).network).toMatchObject({
+      value: { kind: 'named', name: 'team' },
+      layer: 'user',
+      where: expect.stringContaining('sandbox.network.mode'),
+    });
+    expect(resolve({}, file('none', 'team')).network).toMatchObject({ value: { kind: 'none' }, layer: 'user' });
+    expect(() => resolve({}, file('team', 'other'))).toThrow(expect.objectContaining({ code: 'ACODE-SBX-005' }));
   });
 });
 
@@ -434,5 +470,47 @@ describe('air-gapped mode', () => {
     expect(
       resolve({ network: 'none' }, 'mode: airgapped\nsandbox: { network: { dns_servers: [1.1.1.1] } }').denials,
     ).toEqual([]);
+  });
+});
+
+describe('the connections of an allow-list', () => {
+  it('are limited, below the machine’s limit, and refuses a limit for a network of the engine', () => {
+    const file = (text: string) => parseConfig(`sandbox: { network: { ${text} } }`, 'mine.yml');
+    const list = { network: { allow: ['a.example'] } };
+    const own = file('rate: 2m, max_bytes: 1g, allow_bridge: true');
+    const theirs = file('rate: 1m, max_bytes: 2g');
+    const repository = { ...theirs, trusted: false, file: 'theirs.yml', hash: '' } as unknown as RepositoryLayer;
+    const { machine } = layers('', 'sandbox: { network: { rate: 512k } }');
+    const from = (input: PolicyFields, of: Partial<Layers>) => {
+      const { networkRate, networkBytes, warnings } = resolvePolicy(input, { ...NO_LAYERS, ...of }, host);
+      return [networkRate.value, networkRate.layer, networkBytes.value, networkBytes.layer, warnings.length];
+    };
+    const [MB, GB] = [1024 ** 2, 1024 ** 3];
+    expect(from(list, {})).toEqual([null, 'built-in', null, 'built-in', 0]);
+    expect(from(list, { user: own })).toEqual([2 * MB, 'user', GB, 'user', 0]);
+    expect(from(list, { user: own, repository })).toEqual([MB, 'repository', GB, 'user', 0]);
+    const asked = { ...list, networkLimits: { bytesPerSecond: 4 * MB, bytes: 5 } };
+    expect(from(asked, { user: own })).toEqual([4 * MB, 'request', 5, 'request', 0]);
+    expect(from(asked, { user: own, machine })).toEqual([512 * 1024, 'machine', 5, 'request', 1]);
+    expect(from(list, { machine })).toEqual([512 * 1024, 'machine', null, 'built-in', 0]);
+    expect(() => from({ network: 'bridge' }, { user: own })).toThrow(/A limit of traffic .* on the network bridge/);
+    expect(from({ network: 'none' }, { user: own })).toEqual([2 * MB, 'user', GB, 'user', 0]);
+    expect(() => resolve({ networkLimits: { bytesPerSecond: 1 } })).toThrow(/policy.networkLimits/);
+  });
+
+  it('leave through the proxy of a company, from the machine’s file, else the user’s, which has no credential', () => {
+    const file = (url: string) => parseConfig(`sandbox: { network: { upstream_proxy: '${url}' } }`, 'mine.yml');
+    const { machine } = layers('', 'sandbox: { network: { upstream_proxy: "http://machine:1" } }');
+    const from = (of: Partial<Layers>) => resolvePolicy({}, { ...NO_LAYERS, ...of }, host).upstreamProxy;
+    expect(from({})).toMatchObject({ value: null, layer: 'built-in' });
+    expect(from({ user: file('http://own.example:3128') })).toMatchObject({ value: 'http://own.example:3128' });
+    expect(from({ user: file('http://own.example:3128'), machine })).toMatchObject({ value: 'http://machine:1' });
+    for (const wrong of [
+      'http://me:secret@own.example:3128',
+      'https://own.example:3128',
+      'own.example:3128',
+      'http://own.example:3128/x',
+    ])
+      expect(() => file(wrong)).toThrow(/http:\/\/host:port/);
   });
 });

@@ -1,11 +1,13 @@
 // Network of a sandbox: none by default, and otherwise only with the consent that its kind needs.
 
 import type { LoadedConfig } from './config/check.ts';
+import { PRESET_NAMES } from '../egress/presets.ts';
 import { nearestWord } from './config/keys.ts';
 import type { Config } from './config/schema.ts';
 import { address, listFault } from './config/values.ts';
 import { HOST_SERVICE, hostCovers } from '../egress/host-name.ts';
 import { conflictIn, covers, exceptions, narrowed, rulesOf } from '../egress/rules.ts';
+import { decideHost } from '../egress/decide.ts';
 import type { EgressRule } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
@@ -15,7 +17,8 @@ import type { NetworkMode } from '../contract/network.ts';
 import type { Denial, Remedy } from '../contract/denials.ts';
 import { text } from '../contract/wording.ts';
 import type { SettingReference, Text } from '../contract/wording.ts';
-import { builtInValue, pick, placeOf, setting, sourceIn, sourceOf } from './layers.ts';
+import { withCredentials } from './credentials.ts';
+import { builtInValue, pick, placeOf, resolveMode, setting, sourceIn, sourceOf } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
 
 /** The part of a policy that is about the network. */
@@ -34,6 +37,28 @@ export function resolveCaFile({ machine, user }: Layers): EffectivePolicy['caFil
 }
 
 const CA_FILE = 'sandbox.network.ca_file';
+
+/** The proxy of a company: the machine’s own, else the user’s, else the team’s. A repository names none, and neither does a request. */
+export function resolveUpstreamProxy({ machine, user }: Layers): EffectivePolicy['upstreamProxy'] {
+  const machines = machine?.config.sandbox?.network?.upstream_proxy;
+  if (machine && machines !== undefined)
+    return { value: machines, layer: 'machine', where: placeOf(machine, UPSTREAM) };
+  const own = user.config.sandbox?.network?.upstream_proxy;
+  return own === undefined ? builtInValue(null) : { value: own, ...sourceIn(user, UPSTREAM) };
+}
+
+const UPSTREAM = 'sandbox.network.upstream_proxy';
+
+/** How acode runs `ssh` for repositories of an allow-list. Only the user’s own file says so: it is the user’s key. */
+export function resolveGitSsh({ user }: Layers): EffectivePolicy['gitSsh'] {
+  const { ssh } = user.config.sandbox?.network ?? {};
+  if (ssh === undefined) return builtInValue({});
+  const value = {
+    ...(ssh.known_hosts === undefined ? {} : { knownHosts: ssh.known_hosts }),
+    ...(ssh.identity_file === undefined ? {} : { identity: ssh.identity_file }),
+  };
+  return { value, ...sourceIn(user, 'sandbox.network.ssh') };
+}
 
 /** Which networks a run may ask for: the bridge by consent, others by name, hosts. The machine’s policy bounds all. */
 export function allowedNetworks(layers: Layers): Pick<PolicyRules, 'bridge' | 'networks' | 'hosts'> {
@@ -159,18 +184,59 @@ function withRules(network: Sourced<NetworkMode>, request: PolicyFields, layers:
     network.layer === 'request'
       ? requestedRules(network.value.entries, own, request, layers)
       : byRepository(own, layers);
-  const bounded = byMachine(granted, network, layers);
+  const lasting = byMachine(granted, network, layers);
+  const passing = grantedRules(layers).filter(rule => !lasting.some(one => isSamePlace(one, rule)));
+  const bounded = [...lasting, ...passing];
   const denials = deniedRules(layers);
   const isDenying = denials.some(({ setBy }) => setBy.layer === 'user' || setBy.layer === 'team');
   const rules = [...bounded, ...denials, ...(isDenying ? exceptions(bounded, own) : [])].map(rule =>
     isPrivate(rule, layers) ? { ...rule, private: true } : rule,
   );
-  return { ...network, value: { ...network.value, rules } };
+  const lent = withCredentials(rules, request, layers);
+  const { credentials } = lent;
+  const entries = [...new Set([...network.value.entries, ...(layers.grants ?? [])])];
+  // The servers of logins may have come to the list.
+  const all = lent.rules.map(rule => (isPrivate(rule, layers) ? { ...rule, private: true } : rule));
+  const value = { ...network.value, entries, rules: all, ...(credentials.length > 0 ? { credentials } : {}) };
+  return { ...network, value };
 }
 
-function isPrivate({ verdict, host }: EgressRule, { user }: Layers): boolean {
-  const names = user.config.sandbox?.network?.private_hosts ?? [];
-  return verdict === 'allow' && names.some(name => hostCovers(name, host));
+/** Who set what a person granted for some time. Like what is typed: what any file denies stays denied. */
+const GRANTED = { layer: 'request', where: 'acode egress allow' } as const;
+
+/** The rules of what a person granted for some time, within what the machine allows. */
+function grantedRules({ grants = [], machine }: Pick<Layers, 'grants' | 'machine'>): EgressRule[] {
+  const rules = rulesOf(grants, 'allow', GRANTED);
+  const entries = machine?.config.sandbox?.network?.allow;
+  if (!machine || !entries) return rules;
+  return narrowed(rules, rulesOf(entries, 'allow', { layer: 'machine', where: placeOf(machine, ALLOW) }));
+}
+
+/** Refuses to grant what a file forbids. */
+export function assertGrantable(entry: string, layers: Layers, host: string, port: number): readonly EgressRule[] {
+  const { machine } = layers;
+  const mode = resolveMode(layers);
+  if (mode.value === 'airgapped')
+    throw denied(entry, 'no sandbox has a network in air-gapped mode', mode, 'Ask who set that mode.');
+  const rules = grantedRules({ grants: [entry], machine });
+  const by = machine ? { layer: 'machine' as const, where: placeOf(machine, ALLOW) } : null;
+  if (rules.length === 0) throw denied(entry, 'this machine does not list it', by, ASK);
+  const decision = decideHost({ rules: [...rules, ...deniedRules(layers)] }, { host, port, via: 'any' });
+  if (decision.allowed) return rules.map(rule => (isPrivate(rule, layers) ? { ...rule, private: true } : rule));
+  throw denied(entry, 'a rule denies it', decision.rule?.setBy ?? null, 'Ask who set that rule.');
+}
+
+function isSamePlace(one: EgressRule, other: EgressRule): boolean {
+  return one.host === other.host && one.port === other.port;
+}
+
+function isPrivate({ verdict, host }: EgressRule, layers: Layers): boolean {
+  return verdict === 'allow' && isPrivateHost(host, layers);
+}
+
+/** Whether the user’s own file lets a name have a private address. */
+export function isPrivateHost(host: string, { user }: Layers): boolean {
+  return (user.config.sandbox?.network?.private_hosts ?? []).some(name => hostCovers(name, host));
 }
 
 function listOf(layer: LoadedConfig, verdict: 'allow' | 'deny'): EgressRule[] {
@@ -193,7 +259,7 @@ function requestedRules(
   layers: Layers,
 ): EgressRule[] {
   const setBy = { layer: 'request', where: 'policy.network' } as const;
-  const consented = askedBy === 'model' ? byRepository(own, layers) : null;
+  const consented = askedBy === 'model' ? [...byRepository(own, layers), ...grantedRules(layers)] : null;
   for (const entry of entries) {
     const fault = listFault(entry);
     if (fault) throw notAnEntry(entry, fault.reason, fault.remedy);
@@ -322,6 +388,20 @@ function refuseReserved(name: string, layers: Layers): void {
   }
 }
 
+// What belongs on an allow-list, and stands where a network is named.
+function refuseEntry(name: string): void {
+  const list = { field: 'policy.network', value: `allow=${name}` } as const;
+  if (PRESET_NAMES.includes(name))
+    throw denied(name, 'it is a preset of allow-lists', null, text`To reach its hosts and nothing else, use ${list}.`);
+  if (DOMAIN.test(name))
+    throw denied(
+      name,
+      'it looks like a host',
+      null,
+      text`To reach ${name} and nothing else, use ${list}. If it is the name of a network of the engine, add it to \`${NAMES}\`.`,
+    );
+}
+
 // In a file a name that is nearly one of ours is a slip of the pen, and the place of it is what the writer needs.
 function assertListed({ value: name }: Sourced<string>, layers: Layers, file: LoadedConfig | null): void {
   const { user } = layers;
@@ -333,13 +413,7 @@ function assertListed({ value: name }: Sourced<string>, layers: Layers, file: Lo
     const reason = `is ${name}, which ${NAMES} does not list (did you mean ${meant}?)`;
     throw new AcodeError('ACODE-SBX-013', { source: file.where(key), key, reason });
   }
-  if (DOMAIN.test(name))
-    throw denied(
-      name,
-      'it looks like a host',
-      null,
-      text`To reach ${name} and nothing else, use ${{ field: 'policy.network', value: `allow=${name}` }}. If it is the name of a network of the engine, add it to \`${NAMES}\`.`,
-    );
+  refuseEntry(name);
   throw denied(
     name,
     'your configuration does not list it',

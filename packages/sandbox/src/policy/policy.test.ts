@@ -149,10 +149,10 @@ describe('resolvePolicy', () => {
   });
 
   it.each<[string, PolicyFields]>([
-    ['services', { services: { db: 'postgres:16' } }],
     ['disk', { disk: { bytes: 1024 ** 3 } }],
     ['disk', { workspace: 'readonly', disk: { bytes: 1024 ** 3 } }],
-    ['disk.hard', { fork: 'new', disk: { bytes: 1024 ** 3, hard: true } }],
+    ['forkCopy', { forkCopy: true }],
+    ['forkCopy', { workspace: 'readonly', forkCopy: true }],
   ])('refuses %s that has no effect yet, and never ignores it', (field, input) => {
     expect(() => resolve(input)).toThrow(
       expect.objectContaining({ code: 'ACODE-SBX-016', message: expect.stringContaining(`policy.${field}`) }),
@@ -185,6 +185,30 @@ describe('resolvePolicy', () => {
     });
     expect(from({ workspacePath: '/src' }, { repository: theirs })).toMatchObject({ value: '/src', layer: 'request' });
     expect(() => resolve({ workspacePath: 'src' })).toThrow(/policy.workspacePath/);
+  });
+
+  it('takes a hard disk limit from the request alone', () => {
+    expect(resolve({ fork: 'new', disk: { bytes: MIB, hard: true } }).diskHard).toMatchObject({
+      value: true,
+      layer: 'request',
+    });
+    expect(resolve({ fork: 'new', disk: { bytes: MIB } }).diskHard).toMatchObject({ value: false });
+  });
+
+  it('takes limits of disk throughput from files, and a repository only lowers them', () => {
+    const file = (read_bps: string) => checkConfig({ sandbox: { defaults: { blkio: { read_bps } } } }, 'mine.yml');
+    const from = (own: string | null, theirs: string | null) => {
+      const repository =
+        theirs === null
+          ? null
+          : ({ ...file(theirs), trusted: false, file: 'theirs.yml', hash: '' } as unknown as RepositoryLayer);
+      return resolvePolicy({}, { ...NO_LAYERS, ...(own === null ? {} : { user: file(own) }), repository }, host);
+    };
+    expect(from(null, null)).toMatchObject({ diskReadRate: { value: null }, diskWriteRate: { value: null } });
+    expect(from('2m', null)).toMatchObject({ diskReadRate: { value: 2 * MIB, layer: 'user' } });
+    expect(from('2m', '8m')).toMatchObject({ diskReadRate: { value: 2 * MIB, layer: 'user' } });
+    expect(from('2m', '1m')).toMatchObject({ diskReadRate: { value: MIB, layer: 'repository' } });
+    expect(() => file('512k')).toThrow(/read_bps/);
   });
 
   it('takes a disk limit for a fork, from the request, else from a file', () => {

@@ -28,7 +28,7 @@ export interface Machine {
 }
 
 /** The limits of the profiles that are the same everywhere. */
-export const PROFILES: Readonly<Record<Exclude<ProfileName, 'dev'>, ProfileLimits>> = {
+export const PROFILES: Readonly<Record<Exclude<ProfileName, 'dev' | 'agent'>, ProfileLimits>> = {
   exec: { ...exec, timeoutMs: 300_000 },
   task: { ...exec, cpus: 0.5, timeoutMs: 300_000 },
   // A swarm’s agent builds and tests a whole project: limits and time only, the isolation is the same.
@@ -37,7 +37,14 @@ export const PROFILES: Readonly<Record<Exclude<ProfileName, 'dev'>, ProfileLimit
 
 /** The limits of a profile on a machine. */
 export function profileLimits(profile: ProfileName, machine: Machine): ProfileLimits {
+  if (profile === 'agent') return agentLimits(machine);
   return profile === 'dev' ? devLimits(machine) : PROFILES[profile];
+}
+
+// A coding agent with its own tools, and the builds and tests that it runs. Its home holds what it unpacks and writes down.
+function agentLimits(machine: Machine): ProfileLimits {
+  const memory = Math.min(3 * GIB, Math.max(2 * GIB, Math.floor(machine.memoryBytes / 4 / MIB) * MIB));
+  return { ...devLimits(machine), memoryBytes: memory, pids: 512, tmpBytes: GIB / 2, timeoutMs: 8 * 3600 * 1000 };
 }
 
 // A person’s own builds and tests: most of what docs/limits.md measured fits, and the machine remains usable.

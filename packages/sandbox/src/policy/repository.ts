@@ -66,6 +66,7 @@ const LOOSENING: readonly { readonly key: string; readonly read: (config: Config
   { key: 'sandbox.defaults.user', read: c => unless('host', c.sandbox?.defaults?.user) },
   { key: 'sandbox.network.mode', read: c => unless('none', c.sandbox?.network?.mode) },
   { key: 'sandbox.network.dns_servers', read: c => unlessEmpty(c.sandbox?.network?.dns_servers) },
+  { key: 'sandbox.services', read: c => unlessNone(c.sandbox?.services) },
   { key: 'sandbox.network.ports', read: c => unlessEmpty(c.sandbox?.network?.ports) },
 ];
 
@@ -182,6 +183,10 @@ function refused(repository: RepositoryConfig, key: string, rule: string, remedy
 
 function unless<Value>(safe: Value, value: Value | undefined): Value | undefined {
   return value === safe ? undefined : value;
+}
+
+function unlessNone<Value extends object>(named: Value | undefined): Value | undefined {
+  return named && Object.keys(named).length > 0 ? named : undefined;
 }
 
 function unlessEmpty<Value>(list: readonly Value[] | undefined): readonly Value[] | undefined {

@@ -2,6 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
+import { networkName } from '../contract/network.ts';
 import type { PolicyRules } from '../contract/host.ts';
 import type { LanguageFound } from '../contract/languages.ts';
 import type { MaskPolicy } from '../contract/masks.ts';
@@ -17,11 +18,21 @@ import { resolveCaches } from './caches.ts';
 import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, sourceIn, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { resolveDisk, resolveLimits, resolveNetworkTimeout, resolveTimeout, strictestCeilings } from './limits.ts';
-import { allowedNetworks, resolveCaFile, resolveNetwork } from './network.ts';
+import {
+  resolveDisk,
+  resolveDiskRates,
+  resolveLimits,
+  resolveNetworkLimits,
+  resolveNetworkTimeout,
+  resolveTimeout,
+  strictestCeilings,
+} from './limits.ts';
+import { allowedNetworks, resolveCaFile, resolveNetwork, resolveGitSsh, resolveUpstreamProxy } from './network.ts';
+import type { NetworkPolicy } from './network.ts';
 import { checkRepository } from './repository.ts';
 import { checkedPolicy, invalid } from './request-policy.ts';
 import { resolveRuntime } from './runtime.ts';
+import { resolveServices } from './services.ts';
 import { isWithin } from '../workspace/file-identity.ts';
 
 /** Facts about the caller and the machine that resolving needs. */
@@ -62,6 +73,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
   const mounts = resolveMounts(request, layers);
   const user = resolveUser(request, layers, host.caller);
   const choice = chooseImage(request.image, layers, host.languages);
+  const network = resolveNetwork(request, layers, mode);
   return {
     mode,
     profile,
@@ -88,10 +100,12 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       read: ({ sandbox }) => sandbox?.defaults?.on_out_of_memory,
       builtIn: 'report',
     }),
-    ...resolveNetwork(request, layers, mode),
-    ...(allowedNetworks(layers).bridge.value ? { bridgeAllowed: true } : {}),
+    ...network,
     caFile: resolveCaFile(layers),
     networkTimeoutMs: resolveNetworkTimeout(layers, warnings),
+    ...refuseUnlimitable(network, resolveNetworkLimits(request, layers, warnings)),
+    upstreamProxy: resolveUpstreamProxy(layers),
+    gitSsh: resolveGitSsh(layers),
     workspace: pick(layers, {
       field: 'workspace',
       request: available.workspace,
@@ -106,20 +120,42 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       read: ({ sandbox }) => sandbox?.mounts?.workspace_path,
       builtIn: WORKSPACE_PATH,
     }),
-    fork:
-      request.fork === undefined ? builtInValue(null) : { value: request.fork, layer: 'request', where: 'policy.fork' },
+    fork: onlyRequested(request.fork, 'policy.fork', null),
+    services: resolveServices(request, layers),
+    programs: onlyRequested(request.programs, 'policy.programs', []),
+    state: onlyRequested(request.state, 'policy.state', null),
     diskBytes: resolveDisk(request, layers),
+    diskHard: onlyRequested(request.disk?.hard, 'policy.disk.hard', false),
+    ...resolveDiskRates(layers),
+    forkCopy: onlyRequested(request.forkCopy, 'policy.forkCopy', false),
     mounts,
     caches: resolveCaches(request.caches, layers, { caller: host.caller, user: user.value, languages: host.languages }),
-    deps:
-      request.deps === undefined
-        ? builtInValue(false)
-        : { value: request.deps, layer: 'request', where: 'policy.deps' },
+    deps: onlyRequested(request.deps, 'policy.deps', false),
     hostRoots: resolveHostRoots(layers, mounts),
     masks: resolveMasks(layers),
     user,
     warnings,
   };
+}
+
+// What no configuration file can set.
+function onlyRequested<Value>(asked: Value | undefined, where: string, otherwise: Value): Sourced<Value> {
+  return asked === undefined ? builtInValue(otherwise) : { value: asked, layer: 'request', where };
+}
+
+// A network of the engine has no limit that acode could enforce: a promise of one is not kept in silence.
+function refuseUnlimitable(
+  { network }: NetworkPolicy,
+  limits: Pick<EffectivePolicy, 'networkRate' | 'networkBytes'>,
+): Pick<EffectivePolicy, 'networkRate' | 'networkBytes'> {
+  const { networkRate, networkBytes } = limits;
+  const set = [networkRate, networkBytes].find(({ value }) => value !== null);
+  const isOfEngine = network.value.kind === 'bridge' || network.value.kind === 'named';
+  if (!set || !isOfEngine) return limits;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: text`A limit of traffic (set by ${sourceOf(set)}) on the network ${networkName(network.value)}`,
+    instead: 'Leave the limit out, or use an allow-list: no engine limits what a container sends.',
+  });
 }
 
 /** The rules behind a policy: what may be asked for, and who set that. Pure. */
@@ -137,16 +173,17 @@ interface Available {
 }
 
 // Fields of the full policy that a later version will implement. They are refused, never ignored.
-function refuseUnavailable({ workspace, fork, services, disk }: PolicyFields): Available {
+function refuseUnavailable({ workspace, fork, forkCopy, disk }: PolicyFields): Available {
   if (fork !== undefined && workspace !== undefined && workspace !== 'fork')
     throw new AcodeError('ACODE-SBX-017', {
       field: 'policy.fork',
       reason: `names a fork, and the workspace is to be ${workspace}`,
       remedy: text`Leave ${{ field: 'policy.workspace' }} out, or ${{ field: 'policy.fork' }}.`,
     });
-  if (services !== undefined)
-    throw later('policy.services', 'Leave it out, and start the services inside the sandbox.');
-  refuseDisk(disk, fork !== undefined || workspace === 'fork');
+  const isFork = fork !== undefined || workspace === 'fork';
+  refuseDisk(disk, isFork);
+  if (forkCopy === true && !isFork)
+    throw later(text`${{ field: 'policy.forkCopy' }} without a fork`, text`Add ${{ field: 'policy.fork' }}.`);
   return { workspace: fork === undefined ? workspace : 'fork' };
 }
 
@@ -156,11 +193,6 @@ function refuseDisk(disk: PolicyFields['disk'], isFork: boolean): void {
     throw later(
       text`${{ field: 'policy.disk' }} without a fork`,
       text`Add ${{ field: 'policy.fork' }}: the disk limit counts what the layers of a fork take. Nothing limits what a command writes to the workspace itself.`,
-    );
-  if (disk.hard === true)
-    throw later(
-      text`${{ field: 'policy.disk.hard' }}`,
-      'Leave it out: acode then watches the limit, and ends a command that reaches it.',
     );
 }
 

@@ -68,7 +68,10 @@ export class Admission {
     // Without isolation nothing enforces a command’s memory limit, so a sum of limits is meaningless.
     if (!isBoundary(spec.level)) return;
     const { sandboxId } = spec.identity;
-    const { memoryBytes } = spec.limits;
+    const memoryBytes = [spec, ...(spec.services ?? []).map(service => service.spec)].reduce(
+      (sum, { limits }) => sum + limits.memoryBytes,
+      0,
+    );
     const onWait = (others: number, most: number): void =>
       this.operation.step(
         'warn',

@@ -48,6 +48,12 @@ describe('a bundle of CA certificates', () => {
     expect((await planned(one))[0]?.source).not.toBe(source);
   });
 
+  it('is one file for all who need it at once: what one of them mounts is not replaced by another', async () => {
+    const all = await Promise.all(Array.from({ length: 8 }, () => planned(`${two}\n${one}\n`)));
+    const [first] = all[0] ?? [];
+    expect(new Set(all.map(([mount]) => JSON.stringify(mount)))).toEqual(new Set([JSON.stringify(first)]));
+  });
+
   it('is only for a sandbox of an engine that has a network', async () => {
     expect(await planned(one, { kind: 'none' })).toEqual([]);
     expect(await planned(one, { kind: 'bridge' }, 'bubblewrap')).toEqual([]);

@@ -157,7 +157,7 @@ describe('what directories take', () => {
 describe('a command that is watched', () => {
   const part = (path: string) => ({ path, identities: [] });
   const directories = directoriesOf([{ fork: 'aa', upper: part('/f/aa/1'), work: part('/f/aa/w'), lowers: [] }]);
-  const rules = { directories, limitBytes: 100 * MIB, earlierBytes: 40 * MIB };
+  const rules = { of: 'fork', directories, limitBytes: 100 * MIB, earlierBytes: 40 * MIB } as const;
   // Time passes whenever somebody waits for it.
   const clock = {
     now: () => 0,
@@ -194,7 +194,7 @@ describe('a command that is watched', () => {
     written = 60 * MIB;
     await after(() => calls.includes('resume'));
     expect(calls).toEqual(['measure', 'pause', 'measure', 'halt', 'kill', 'resume']);
-    expect(limit.cut).toEqual({ by: 'limit', floorBytes: 512 * MIB });
+    expect(limit.cut).toEqual({ by: 'limit', of: 'fork', floorBytes: 512 * MIB });
     limit.stop();
   });
 
@@ -211,7 +211,7 @@ describe('a command that is watched', () => {
     expect(calls).toEqual(['halt', 'pause', 'kill', 'resume']);
   });
 
-  it('is ended at once where the disk is full already, and left alone once it has ended, and without a fork', async () => {
+  it('is ended at once where the disk is full already, and left alone once it has ended', async () => {
     const calls: string[] = [];
     const readers: DiskReaders = { space: () => space(0), use: async () => whole(200 * MIB) };
     const limit = limitDisk(told(calls), rules, clock, readers);
@@ -223,6 +223,5 @@ describe('a command that is watched', () => {
     calm.stop();
     await after(() => false);
     expect([calm.cut, ended]).toEqual([null, []]);
-    expect(limitDisk(told(calls), null, clock, readers).cut).toBeNull();
   });
 });

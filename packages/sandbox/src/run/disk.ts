@@ -32,6 +32,8 @@ export interface DiskUse {
 /** Which rule ended a command. */
 export interface DiskCut {
   readonly by: 'limit' | 'free-space';
+  /** What reached the limit. */
+  readonly of: 'fork' | 'state';
   /** What is kept free on the file system, in bytes. */
   readonly floorBytes: number;
 }
@@ -236,6 +238,7 @@ function isGone(error: unknown): boolean {
 
 /** What a command’s disk use is held to. */
 export interface DiskRules {
+  readonly of: DiskCut['of'];
   readonly directories: ForkDirectories;
   /** What the whole fork may take; null for no limit. */
   readonly limitBytes: number | null;
@@ -266,19 +269,17 @@ const REAL: DiskReaders = {
     diskUse(live, { blind: work, enough: (limitBytes ?? Infinity) - earlierBytes }),
 };
 
-const NEVER = new Promise<never>(() => undefined);
-const UNWATCHED: DiskLimit = { cut: null, failed: NEVER, stop: () => undefined };
 // For a layer of any size; the command is paused for most of that.
 const WALK_MS = 120_000;
 
-/** Watches the disk use of a command that writes a fork; `null` for one that writes none. */
+/** Watches the disk use of a command that writes a fork or a state directory. */
 export function limitDisk(
   execution: Execution,
-  rules: DiskRules | null,
+  rules: DiskRules,
   clock: Clock,
   readers: DiskReaders = REAL,
 ): DiskLimit {
-  return rules === null ? UNWATCHED : new DiskWatch(execution, rules, clock, readers);
+  return new DiskWatch(execution, rules, clock, readers);
 }
 
 class DiskWatch implements DiskLimit {
@@ -300,7 +301,7 @@ class DiskWatch implements DiskLimit {
     this.failed = new Promise<never>((_, reject) => {
       this.#watch().catch(async (error: unknown) => {
         await this.#end();
-        const reason = `the disk use of the fork could not be watched: ${String(error)}`;
+        const reason = `the disk use of the ${this.#rules.of} could not be watched: ${String(error)}`;
         reject(new AcodeError('ACODE-SBX-018', { operation: 'watching the disk', reason }, { cause: error }));
       });
     });
@@ -325,7 +326,7 @@ class DiskWatch implements DiskLimit {
       let step = judge.looked(this.#space(), this.#clock.monotonic());
       while (step.kind === 'measure' && !this.#hasStopped) step = await this.#measure(judge, step.paused);
       if (step.kind === 'end' && !this.#hasStopped) {
-        this.#cut = { by: step.by, floorBytes: judge.floorBytes };
+        this.#cut = { by: step.by, of: this.#rules.of, floorBytes: judge.floorBytes };
         return await this.#end();
       }
       await this.#resume();

@@ -2,31 +2,91 @@
 
 import { readFile } from 'node:fs/promises';
 import type { Duplex } from 'node:stream';
-import type { EgressConnection } from '../contract/egress.ts';
+import type { EgressConnection, EgressPlan } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
-import { planOf } from '../egress/plan.ts';
+import { plannedCredentials } from '../egress/credentials/placeholder.ts';
+import { decideHost } from '../egress/decide.ts';
+import { gitSshOf, limitsOf, planOf, upstreamOf, widened } from '../egress/plan.ts';
 import type { EgressTask, EgressTaskRequest } from '../egress/proxy/proxy.ts';
 import type { BindFault } from '../egress/relay/control.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
-import type { Host, Planned, RunningParts } from './host.ts';
+import { assertGrantable } from '../policy/network.ts';
+import type { GrantedHost, Host, Planned, RunningParts } from './host.ts';
 import { givenUp, obtainRecorded } from './obtaining.ts';
 import type { Obtained, Taken } from './obtaining.ts';
+import { printable, workspaceOf } from './trail.ts';
 import type { Recorded } from './trail.ts';
 
 /** The network of a sandbox, as one command in it has it. */
 export type CommandEgress = NonNullable<RunningParts['egress']>;
 
+type EgressHost = Pick<
+  Host,
+  | 'directories'
+  | 'egressMounts'
+  | 'locks'
+  | 'egressProxy'
+  | 'uid'
+  | 'workspace'
+  | 'telemetry'
+  | 'machine'
+  | 'config'
+  | 'environmentMode'
+  | 'offerNetwork'
+>;
+
+/** What is known of a network besides its proxy. */
+interface About {
+  readonly host: Pick<EgressHost, 'machine' | 'config' | 'environmentMode'>;
+  readonly operation: Pick<Operation, 'step'>;
+  readonly plan: EgressPlan;
+}
+
 /** The network of one sandbox. */
 export class RunEgress implements CommandEgress {
   readonly #task: EgressTask;
+  readonly #about: About;
+  /** Resolves when the network has ended. */
+  readonly ended: Promise<void>;
+  #end: () => void = () => undefined;
+  #plan: EgressPlan;
+  #granting: Promise<void> = Promise.resolve();
   #closing: Promise<readonly EgressConnection[]> | null = null;
   #fault: BindFault = null;
 
-  constructor(task: EgressTask, operation: Pick<Operation, 'step'>) {
+  constructor(task: EgressTask, about: About) {
     this.#task = task;
-    void this.#watch(operation);
+    this.#about = about;
+    this.#plan = about.plan;
+    this.ended = new Promise(resolve => (this.#end = resolve));
+    void this.#watch(about.operation);
+  }
+
+  /** Adds what a person granted to the list. One after the other: each makes a new plan of the one before. */
+  async grant(granted: GrantedHost): Promise<void> {
+    const mine = this.#granting.then(() => this.#grant(granted));
+    this.#granting = mine.catch(() => undefined);
+    await mine;
+  }
+
+  async #grant({ host, port, entry }: GrantedHost): Promise<void> {
+    const asked = { host, port, via: 'any' } as const;
+    if (decideHost(this.#plan, asked).allowed) return;
+    const { machine, config: user, environmentMode } = this.#about.host;
+    const rules = assertGrantable(entry, { machine, user, repository: null, environmentMode }, host, port);
+    if (rules.some(({ mode }) => mode !== 'pass'))
+      throw notGranted(
+        host,
+        'acode reads its requests, and programs have to trust that from the start of their sandbox',
+        'Commands that start later can have it.',
+      );
+    const next = widened(this.#plan, rules);
+    // What a file denied when the sandbox was made stays denied.
+    if (!decideHost(next, asked).allowed) throw notGranted(host, 'a rule of its sandbox denies it');
+    await this.#task.update(next);
+    this.#plan = next;
   }
 
   /** What the forwarder inside could not bind, in words; null if nothing is known. */
@@ -56,6 +116,11 @@ export class RunEgress implements CommandEgress {
     };
   }
 
+  /** The connections so far. */
+  report(): Promise<readonly EgressConnection[]> {
+    return this.#report();
+  }
+
   #report(): Promise<readonly EgressConnection[]> {
     return this.#closing ?? this.#task.report().catch(() => []);
   }
@@ -64,6 +129,7 @@ export class RunEgress implements CommandEgress {
   close(): Promise<readonly EgressConnection[]> {
     // A proxy that does not answer is no reason to lose the result of the command.
     this.#closing ??= this.#task.close().catch(() => []);
+    this.#end();
     return this.#closing;
   }
 }
@@ -76,7 +142,7 @@ export async function obtainConnected(
   signal: AbortSignal,
 ): Promise<Obtained & { readonly egress?: RunEgress }> {
   const { host, operation } = recorded;
-  const opening = openEgress(host, planned, operation);
+  const opening = openEgress(host, planned, operation, signal);
   opening.catch(() => undefined);
   const obtained = await obtainRecorded(recorded, planned, from, signal).catch((error: unknown) => {
     host.keep(opening.then(opened => opened?.close()));
@@ -86,61 +152,116 @@ export async function obtainConnected(
     const opened = await opening;
     if (!opened) return obtained;
     const pipe = await obtained.sandbox.openForwarder?.(signal);
-    return { ...obtained, egress: pipe ? await overStreams(host, planned, operation, { opened, pipe }) : opened };
+    const egress = pipe ? await overStreams(host, planned, operation, { opened, pipe, signal }) : opened;
+    offer(recorded, planned.spec, egress);
+    return { ...obtained, egress };
   } catch (error) {
     host.keep(opening.then(opened => opened?.close()));
     throw await givenUp(obtained.sandbox, { ...recorded, planned, signal, sinceMs: from.sinceMs }, error);
   }
 }
 
+// The user’s other processes see it, and can grant it hosts.
+function offer({ host, command, request }: Recorded, spec: SandboxSpec, egress: RunEgress): void {
+  const text = printable(command);
+  const about = {
+    sandboxId: spec.identity.sandboxId,
+    command: typeof text === 'string' ? [text] : text,
+    workspace: workspaceOf(spec).workspace ?? null,
+    taskId: request.taskId ?? null,
+    startedAt: new Date(host.telemetry.clock.now()).toISOString(),
+  };
+  host.offerNetwork({ about, report: () => egress.report(), grant: of => egress.grant(of), ended: egress.ended });
+}
+
+function notGranted(host: string, reason: string, remedy?: string): AcodeError {
+  return new AcodeError('ACODE-EGR-002', { host, reason, ...(remedy === undefined ? {} : { remedy }) });
+}
+
 // The network of a plan with an allow-list; null for any other plan.
 async function openEgress(
-  host: Pick<Host, 'egressMounts' | 'egressProxy'>,
+  host: EgressHost,
   { spec, policy }: Pick<Planned, 'spec' | 'policy'>,
   operation: Pick<Operation, 'step'>,
+  signal: AbortSignal,
 ): Promise<RunEgress | null> {
   const { value: network } = policy.network;
   if (network.kind !== 'allow') return null;
-  const [proxy, directory] = await Promise.all([host.egressProxy(), host.egressMounts.directory(spec)]);
-  const task = await proxy.open({ ...(await taskOf(spec, network)), transport: { kind: 'socket', directory } });
-  return trusted(host, spec, task, operation);
+  const [proxy, directory, asked] = await Promise.all([
+    host.egressProxy(),
+    host.egressMounts.directory(spec),
+    taskOf(host, { spec, network, policy }, signal),
+  ]);
+  const task = await proxy.open({ ...asked, transport: { kind: 'socket', directory } });
+  return trusted(spec, task, { host, operation, plan: asked.plan });
 }
 
-// What the proxy follows, and which certificate authorities of the user’s it trusts besides those of this host.
+// What the proxy follows, which certificate authorities of the user’s it trusts besides those of this host, and where the values of
+// its credentials are.
 async function taskOf(
-  { identity, mounts }: Pick<SandboxSpec, 'identity' | 'mounts'>,
-  { rules }: Extract<NetworkMode, { kind: 'allow' }>,
+  host: EgressHost,
+  {
+    spec: { identity, mounts },
+    network: { rules, credentials = [] },
+    policy,
+  }: { spec: SandboxSpec; network: Extract<NetworkMode, { kind: 'allow' }>; policy: Planned['policy'] },
+  signal: AbortSignal,
 ): Promise<Omit<EgressTaskRequest, 'transport'>> {
   const bundle = mounts.find(({ purpose }) => purpose === 'ca');
   const extraRoots = bundle ? { extraRoots: await readFile(bundle.source, 'utf8') } : {};
-  return { id: identity.sandboxId, plan: planOf(rules), ...extraRoots };
+  const lent = plannedCredentials(credentials, identity.sandboxId);
+  const ssh = gitSshOf(policy, process.env['SSH_AUTH_SOCK']);
+  const plan = planOf(rules, limitsOf(policy), 1, { upstream: upstreamOf(policy), ssh, credentials: lent });
+  const task = { id: identity.sandboxId, plan, ...extraRoots };
+  if (credentials.length === 0) return task;
+  const { providersOf } = await import('./credentials/providers.ts');
+  const around = {
+    env: process.env,
+    uid: host.uid,
+    workspace: host.workspace,
+    visible: mounts.filter(({ purpose }) => VISIBLE.has(purpose)).map(({ source }) => source),
+    clock: host.telemetry.clock,
+    state: host.directories.state,
+    locks: host.locks,
+    rules,
+    upstream: upstreamOf(policy),
+    ...extraRoots,
+  };
+  return { ...task, credentials: await providersOf(credentials, around, signal) };
 }
+
+const VISIBLE: ReadonlySet<SandboxSpec['mounts'][number]['purpose']> = new Set([
+  'workspace',
+  'worktree',
+  'additional',
+  'state',
+]);
 
 // The sandbox has to trust the proxy before its command begins.
 async function trusted(
-  { egressMounts }: Pick<Host, 'egressMounts'>,
   spec: SandboxSpec,
   task: EgressTask,
-  operation: Pick<Operation, 'step'>,
+  about: About & { readonly host: Pick<Host, 'egressMounts'> },
 ): Promise<RunEgress> {
   const trust = task.trust();
-  if (trust) await egressMounts.trust(spec, trust);
-  return new RunEgress(task, operation);
+  if (trust) await about.host.egressMounts.trust(spec, trust);
+  return new RunEgress(task, about);
 }
 
 // The network of a sandbox that reaches no socket: over the streams of its forwarder, in place of the one that was opened.
 async function overStreams(
-  host: Pick<Host, 'egressMounts' | 'egressProxy'>,
+  host: EgressHost,
   { spec, policy }: Pick<Planned, 'spec' | 'policy'>,
   operation: Pick<Operation, 'step'>,
-  { opened, pipe }: { readonly opened: RunEgress; readonly pipe: Duplex },
+  { opened, pipe, signal }: { readonly opened: RunEgress; readonly pipe: Duplex; readonly signal: AbortSignal },
 ): Promise<RunEgress> {
   const { value: network } = policy.network;
   if (network.kind !== 'allow') return opened;
   const [proxy] = await Promise.all([host.egressProxy(), opened.close()]);
-  const task = await proxy.open({ ...(await taskOf(spec, network)), transport: { kind: 'frames', pipe } });
+  const asked = await taskOf(host, { spec, network, policy }, signal);
+  const task = await proxy.open({ ...asked, transport: { kind: 'frames', pipe } });
   const fault = await task.bound;
-  if (fault === null) return trusted(host, spec, task, operation);
+  if (fault === null) return trusted(spec, task, { host, operation, plan: asked.plan });
   await task.close();
   throw notStarted(spec, { fault: faultText(fault) });
 }

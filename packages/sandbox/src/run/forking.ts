@@ -1,6 +1,6 @@
 // Forks in the pipeline: the layer that a command writes in place of the workspace, from its plan to its end.
 
-import { existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -15,9 +15,11 @@ import { text } from '../contract/wording.ts';
 import type { Backend, ForkWay } from '../isolation/backend.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
 import { inTime } from '../isolation/waiting.ts';
+import { identityOf } from '../workspace/file-identity.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
-import type { ForkStore, ForkRecord, ForkWanted, LinkedRepository } from '../workspace/fork/store.ts';
+import type { ForkRecord, LinkedRepository } from '../workspace/fork/record.ts';
+import type { ForkStore, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
 import { sourceOf } from '../policy/layers.ts';
 import { availableOf, directoriesOf, diskUse, floorOf } from './disk.ts';
@@ -39,13 +41,19 @@ const EXPIRES_SOON_MS = 24 * 3600 * 1000;
 const BASE_MS = 60_000;
 // What the history of a fork shows for the layer of a persistent sandbox.
 const PERSISTENT = 'acode sandbox create';
+// For the layer of a copy of any size.
+const COLLECT_MS = 120_000;
 const UNMOUNT_MS = 5000;
 const UNMOUNT_POLL_MS = 20;
+const PAGE_BYTES = 4096;
 
 /** What a fork is planned from. */
 export interface ForkFor {
   readonly level: Level;
-  readonly policy: Pick<EffectivePolicy, 'fork' | 'deps' | 'workspace' | 'diskBytes'>;
+  readonly policy: Pick<
+    EffectivePolicy,
+    'fork' | 'deps' | 'workspace' | 'diskBytes' | 'diskHard' | 'forkCopy' | 'limits' | 'user'
+  >;
   readonly workspace: Workspace;
   readonly image: string;
   /** The command, which the history of the fork shows. */
@@ -62,7 +70,9 @@ export interface ForkFor {
 }
 
 interface PlannedFork {
-  readonly overlay: OverlaySpec;
+  readonly id: string;
+  /** What is mounted in place of the workspace: an overlay over it, or a copy of it. */
+  readonly mounted: Pick<MountSpec, 'overlay'> | Pick<MountSpec, 'source' | 'identity' | 'copyOf'>;
   /** Over the repository of a linked worktree. */
   readonly repository: OverlaySpec | null;
   /** What layers of earlier commands take; 0 where nothing limits it. */
@@ -70,21 +80,25 @@ interface PlannedFork {
   readonly way: MountWay;
 }
 
-type MountWay = Extract<ForkWay, { way: string }>['way'];
+type OverlayWay = Extract<ForkWay, { way: string }>['way'];
+type MountWay = OverlayWay | 'copy';
 
-type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry' | 'directories'>;
+/** What forks need of a host. */
+export type ForkHost = Pick<Host, 'forks' | 'engine' | 'locks' | 'telemetry' | 'directories' | 'closing' | 'uid'>;
 
 // Begins a layer for a command. A preview only says where the layer would be.
 async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): Promise<PlannedFork> {
   const store = await host.forks();
-  const way = await wayOf(store, wanted, signal);
+  const { way, inMemory } = await wayOf(store, wanted, signal);
   const { root, identity } = wanted.workspace;
   const isPersistent = wanted.command.length === 0;
   const which: ForkWanted = { workspace: root, identity, fork: wanted.policy.fork.value ?? undefined };
+  if (way === 'copy') refuseCopy(wanted, isPersistent);
   const own = await ofSandbox(store, wanted.reopens);
-  if (own) return { way, ...overlaysOf(store, own, way), earlierBytes: 0 };
+  if (own && way !== 'copy') return { way, ...overlaysOf(store, own, way), earlierBytes: 0 };
+  refuseHard(host, wanted, { isPersistent, inMemory });
   if (isPersistent) refuseWatching(wanted.policy.diskBytes);
-  if (wanted.preview) return { way, ...shown(store, await store.find(which), WORK[way], wanted), earlierBytes: 0 };
+  if (wanted.preview) return { way, ...shown(store, await store.find(which), way, wanted), earlierBytes: 0 };
   await settleKilled(host, root, signal);
   // Two processes must not make two forks where one is meant.
   const { id } = await underLock(
@@ -102,10 +116,12 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
     const masked = await makeMasks(store, id, wanted, signal);
     const limitBytes = wanted.policy.diskBytes.value;
     const limit = limitBytes === null ? {} : { limitBytes };
-    const { repository } = wanted;
+    const repository = way === 'copy' ? undefined : wanted.repository;
     const holder = holderText(thisHolder());
-    const begun = await store.begin(id, { holder, image, command, masked, repository, ...limit });
+    const copy = way === 'copy';
+    const begun = await store.begin(id, { holder, image, command, masked, repository, copy, ...limit });
     try {
+      if (way === 'copy') return { way, ...(await copied(store, begun, wanted, signal)), earlierBytes: 0 };
       const overlays = overlaysOf(store, begun, way);
       return { way, ...overlays, earlierBytes: await refuseWithoutRoom(store, overlays, limitBytes) };
     } catch (error) {
@@ -115,9 +131,58 @@ async function planFork(host: ForkHost, wanted: ForkFor, signal: AbortSignal): P
   });
 }
 
-function overlaysOf(store: ForkStore, record: ForkRecord, way: MountWay): Pick<PlannedFork, 'overlay' | 'repository'> {
+type Overlays = Pick<PlannedFork, 'id' | 'repository'> & { readonly mounted: { readonly overlay: OverlaySpec } };
+
+function overlaysOf(store: ForkStore, record: ForkRecord, way: OverlayWay): Overlays {
   const work = WORK[way];
-  return { overlay: store.overlayOf(record, work), repository: store.repositoryOverlayOf(record, work) };
+  return {
+    id: record.id,
+    mounted: { overlay: store.overlayOf(record, work) },
+    repository: store.repositoryOverlayOf(record, work),
+  };
+}
+
+const COPY_INSTEAD = 'Run without a fork, or on a machine that can mount one: see docs/forks.md.';
+
+// What the kernel does for an overlay, nobody does for a copy.
+function refuseCopy({ policy }: ForkFor, isPersistent: boolean): void {
+  const [what] = [
+    ...(isPersistent ? [text`A fork that is a copy for a persistent sandbox`] : []),
+    ...(policy.diskBytes.value === null ? [] : [text`${[{ field: 'policy.disk' }]} for a fork that is a copy`]),
+  ];
+  if (what) throw new AcodeError('ACODE-SBX-016', { what, instead: COPY_INSTEAD });
+}
+
+// Copies what the command is to see. Its layer is made of the copy when it has ended.
+async function copied(
+  store: ForkStore,
+  record: ForkRecord,
+  { policy }: ForkFor,
+  signal: AbortSignal,
+): Promise<Pick<PlannedFork, 'id' | 'mounted' | 'repository'>> {
+  const { COPY_LIMITS, CopyTooLargeError, makeCopy } = await import('../workspace/fork/copy.ts');
+  const { layers, copy, list } = store.copyFor(record);
+  const space = statfsSync(store.directory);
+  const room = availableOf(space) - floorOf(space);
+  const limits = policy.forkCopy.value
+    ? { entries: Infinity, bytes: room }
+    : { ...COPY_LIMITS, bytes: Math.min(room, COPY_LIMITS.bytes) };
+  try {
+    using stack = await LayerStack.open(layers, { scratch: store.pathOf(record.id), signal });
+    await makeCopy(stack, { copy, list, limits, scratch: store.pathOf(record.id), signal });
+  } catch (error) {
+    if (!(error instanceof CopyTooLargeError)) throw error;
+    throw new AcodeError('ACODE-FRK-004', {
+      fork: record.name ?? record.id,
+      reason: `no overlay can be mounted here, and a copy of the workspace would have more than ${limits.entries.toLocaleString('en')} entries or ${formatBytes(limits.bytes)}; --fork-copy copies it whatever its size`,
+    });
+  }
+  const mounted = {
+    source: copy,
+    identity: identityOf(lstatSync(copy)),
+    copyOf: { path: record.workspace, masked: record.active?.masked ?? [] },
+  };
+  return { id: record.id, mounted, repository: null };
 }
 
 // Before the layer is begun: if this fails, the next sweep removes what it left.
@@ -185,19 +250,34 @@ export async function forkMounts(
   if (wanted.policy.workspace.value !== 'fork') return { mounts, notes: pending, asides: [] };
   const worktree = mounts.find(({ purpose }) => purpose === 'worktree');
   const linked = worktree && { path: worktree.source, identity: worktree.identity };
-  const { overlay, repository, way, earlierBytes } = await planFork(host, { ...wanted, repository: linked }, signal);
+  const planned = await planFork(host, { ...wanted, repository: linked }, signal);
+  const { id, mounted, repository, way, earlierBytes } = planned;
   const asFork = (mount: MountSpec): MountSpec => {
-    if (mount.purpose === 'workspace') return { ...mount, readOnly: false, overlay };
+    if (mount.purpose === 'workspace') return { ...mount, readOnly: false, ...mounted };
     return mount === worktree && repository ? { ...mount, readOnly: false, overlay: repository } : mount;
   };
   // A preview has no layer to end or abandon.
   const isReal = !wanted.preview || wanted.reopens !== undefined;
   return {
     mounts: mounts.map(asFork),
-    notes: [...pending, ...(await expiryNotes(host, root, overlay.fork))],
-    asides: [WAYS[way], ...(repository && linked ? [linkedNote(linked.path)] : []), ...diskNotes(wanted)],
-    ...(isReal ? { fork: overlay.fork, earlierBytes } : {}),
+    notes: [...pending, ...(await expiryNotes(host, root, id)), ...(way === 'copy' ? [WAYS.copy] : [])],
+    asides: [
+      ...(way === 'copy' ? [] : [WAYS[way]]),
+      ...(repository && linked ? [linkedNote(linked.path)] : []),
+      ...diskNotes(wanted),
+    ],
+    ...(isReal ? { fork: id, earlierBytes } : {}),
+    ...memoryFor(wanted, earlierBytes),
   };
+}
+
+// What earlier commands wrote counts. In pages, as the kernel counts memory.
+function memoryFor(
+  { policy: { diskHard, diskBytes } }: ForkFor,
+  earlierBytes: number,
+): Pick<ForkedMounts, 'memoryBytes'> {
+  if (!diskHard.value || diskBytes.value === null) return {};
+  return { memoryBytes: Math.max(1, Math.floor((diskBytes.value - earlierBytes) / PAGE_BYTES)) * PAGE_BYTES };
 }
 
 /** The mounts of a plan, and what to say about the fork among them. */
@@ -207,6 +287,8 @@ interface ForkedMounts {
   readonly fork?: string;
   /** What layers of earlier commands take of the fork’s disk limit. */
   readonly earlierBytes?: number;
+  /** The size of the memory that takes what the command writes; absent where that goes to a directory. */
+  readonly memoryBytes?: number;
   readonly notes: readonly string[];
   /** Notes that only `explain` prints. */
   readonly asides: readonly string[];
@@ -235,7 +317,8 @@ async function expiryNotes(host: ForkHost, workspace: string, used: string): Pro
   ];
 }
 
-async function ofSandbox(store: ForkStore, sandboxId: string | undefined): Promise<ForkRecord | null> {
+/** The fork that a sandbox writes; null if there is none. */
+export async function ofSandbox(store: ForkStore, sandboxId: string | undefined): Promise<ForkRecord | null> {
   if (sandboxId === undefined) return null;
   return (await store.list()).find(({ active }) => active?.sandboxId === sandboxId) ?? null;
 }
@@ -260,8 +343,12 @@ function refuseWatching(diskBytes: EffectivePolicy['diskBytes']): void {
   });
 }
 
-function diskNotes({ level, policy: { diskBytes } }: ForkFor): string[] {
+function diskNotes({ level, policy: { diskBytes, diskHard } }: ForkFor): string[] {
   if (diskBytes.value === null) return [];
+  if (diskHard.value)
+    return [
+      `The disk limit of ${formatBytes(diskBytes.value)} is hard: what the command writes is in memory, within its memory limit, and at the limit it gets “no space left on device”. When the command has ended, acode copies it to the fork. It is lost if acode is killed before.`,
+    ];
   const watched = `The disk limit of ${formatBytes(diskBytes.value)} is watched: a command that reaches it is paused and ended. What it writes until then, and one file that it copies up, may exceed the limit.`;
   return isAtLeast(level, 'gvisor')
     ? [`${watched} gVisor applies no system call filter, so \`fallocate\` can exceed it by much more.`]
@@ -271,7 +358,7 @@ function diskNotes({ level, policy: { diskBytes } }: ForkFor): string[] {
 // Running commands of other forks may still write what their limits allow.
 async function refuseWithoutRoom(
   store: ForkStore,
-  { overlay, repository }: Pick<PlannedFork, 'overlay' | 'repository'>,
+  { mounted: { overlay }, repository }: Overlays,
   limitBytes: number | null,
 ): Promise<number> {
   const space = statfsSync(store.directory);
@@ -314,13 +401,14 @@ export function underLock<Value>(
 }
 
 // The work directory of each way within a fork.
-const WORK: Readonly<Record<MountWay, string>> = { volume: 'w', bubblewrap: 'b', unshare: 'b' };
+const WORK: Readonly<Record<OverlayWay, string>> = { volume: 'w', bubblewrap: 'b', unshare: 'b' };
 
 const WAYS: Readonly<Record<MountWay, string>> = {
   volume: 'The fork of the workspace is an overlay that the engine mounts, as a volume.',
   bubblewrap: 'The fork of the workspace is an overlay that bubblewrap mounts.',
   unshare:
     'The fork of the workspace is an overlay that `mount` makes in a user namespace (`unshare`), because this bubblewrap makes none.',
+  copy: 'The fork of the workspace is a copy, made before each command: it takes as long as copying all files.',
 };
 
 function linkedNote(path: string): string {
@@ -330,10 +418,19 @@ function linkedNote(path: string): string {
 function shown(
   store: ForkStore,
   found: ForkRecord | null,
-  work: string,
-  { repository }: ForkFor,
-): Pick<PlannedFork, 'overlay' | 'repository'> {
+  way: MountWay,
+  { repository, workspace }: ForkFor,
+): Pick<PlannedFork, 'id' | 'mounted' | 'repository'> {
   const id = found?.id ?? 'new';
+  if (way === 'copy') {
+    const { root, identity } = workspace;
+    return {
+      id,
+      mounted: { source: join(store.pathOf(id), 'c'), identity, copyOf: { path: root, masked: [] } },
+      repository: null,
+    };
+  }
+  const work = WORK[way];
   const part = (path: string): OverlayPart => ({ path, identities: [] });
   const over = (layers: readonly string[], suffix: string): OverlaySpec => ({
     fork: id,
@@ -343,23 +440,59 @@ function shown(
   });
   const git = (found && store.repositoryLayersOf(found)?.uppers) ?? [];
   return {
-    overlay: over(found ? store.layersOf(found).uppers : [], ''),
+    id,
+    mounted: { overlay: over(found ? store.layersOf(found).uppers : [], '') },
     repository: repository ? over(git, 'g') : null,
   };
 }
 
-async function wayOf(store: ForkStore, { level, policy, backend }: ForkFor, signal: AbortSignal): Promise<MountWay> {
+async function wayOf(
+  store: ForkStore,
+  { level, policy, backend }: ForkFor,
+  signal: AbortSignal,
+): Promise<{ readonly way: MountWay; readonly inMemory: boolean }> {
   const instead = 'Run without a fork, or mount the workspace read-only to protect your files.';
   const what = { field: 'policy.workspace', value: 'fork' } as const;
   if (policy.deps.value)
     throw new AcodeError('ACODE-SBX-016', { what: text`${[what]} together with ${{ field: 'policy.deps' }}`, instead });
+  if (backend.forkWay && policy.forkCopy.value) return { way: 'copy', inMemory: false };
   if (!backend.forkWay) throw new AcodeError('ACODE-SBX-016', { what: text`${[what]} at level ${level}`, instead });
   const found = await backend.forkWay(store.directory, signal);
-  if ('way' in found) return found.way;
-  throw new AcodeError('ACODE-SBX-016', {
-    what: text`${[what]} at level ${level} (${found.impossible})`,
-    instead: found.remedy,
-  });
+  // No overlay can be mounted: a copy is made, if it is small enough.
+  return 'way' in found
+    ? { way: found.way, inMemory: found.inMemory === true && level === 'docker' }
+    : { way: 'copy', inMemory: false };
+}
+
+// Why what a command writes cannot go to memory. It is copied from there by this process, which the kernel lets do so for processes of
+// the same user.
+function withoutMemory(
+  { uid }: Pick<ForkHost, 'uid'>,
+  { level, policy: { user }, repository }: ForkFor,
+  { isPersistent, inMemory }: { readonly isPersistent: boolean; readonly inMemory: boolean },
+): string | null {
+  if (!inMemory) return level === 'docker' ? 'on this engine' : `at level ${level}`;
+  if (isPersistent) return 'for the fork of a persistent sandbox';
+  if (repository) return 'for the fork of a linked worktree';
+  return user.value.uid === uid ? null : 'for another user than you';
+}
+
+function refuseHard(host: Pick<ForkHost, 'uid'>, of: ForkFor, found: Parameters<typeof withoutMemory>[2]): void {
+  const { diskHard, diskBytes, limits } = of.policy;
+  if (!diskHard.value || diskBytes.value === null) return;
+  const where = withoutMemory(host, of, found);
+  if (where !== null)
+    throw new AcodeError('ACODE-SBX-016', {
+      what: text`${{ field: 'policy.disk.hard' }} ${where}`,
+      instead: 'Leave it out: acode then watches the limit, and ends a command that reaches it.',
+    });
+  const most = Math.floor(limits.memoryBytes.value / 2);
+  if (diskBytes.value > most)
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'policy.disk',
+      reason: `is ${formatBytes(diskBytes.value)}, and a hard limit is at most half of the memory limit (${formatBytes(most)}): what the command writes is in memory, and counts there`,
+      remedy: text`Lower it, or raise ${{ field: 'policy.limits.memoryBytes' }}.`,
+    });
 }
 
 /** Refuses a fork that a command writes now: one whose process lives, or whose sandbox exists. */
@@ -432,7 +565,7 @@ export async function settleLayer(host: ForkHost, id: string): Promise<void> {
 // A sandbox without an engine ends moments after the process that made it was killed. Until then it could still write its layer.
 async function untilUnmounted({ id, name, active }: ForkRecord): Promise<void> {
   if (active?.sandboxId !== null) return;
-  const upper = `/${id}/${active.layer}`;
+  const upper = active.copy ? `/${id}/c ` : `/${id}/${active.layer},`;
   const deadline = Date.now() + UNMOUNT_MS;
   while (isMountedAnywhere(upper)) {
     if (Date.now() > deadline) throw new AcodeError('ACODE-FRK-003', { fork: name ?? id });
@@ -443,7 +576,7 @@ async function untilUnmounted({ id, name, active }: ForkRecord): Promise<void> {
 function isMountedAnywhere(upper: string): boolean {
   return processes().some(pid => {
     try {
-      return readFileSync(`/proc/${pid}/mountinfo`, 'utf8').includes(`${upper},`);
+      return readFileSync(`/proc/${pid}/mountinfo`, 'utf8').includes(upper);
     } catch {
       // It has ended, or is another user’s, who cannot mount this.
       return false;
@@ -463,11 +596,17 @@ function processes(): string[] {
  * The command has ended. Once nothing of its sandbox runs, its layer becomes a part of the fork. Where that takes too long, or fails,
  * the next to use the fork does it. Null where the command wrote nothing.
  */
-export async function endFork(host: ForkHost, id: string, over: Promise<unknown>): Promise<ForkResult | null> {
+export async function endFork(
+  host: ForkHost,
+  id: string,
+  over: Promise<unknown>,
+  collect: () => Promise<void> = async () => undefined,
+): Promise<ForkResult | null> {
   const store = await host.forks();
   const end = async (): Promise<boolean> => {
     const late = (): Error => new Error('the sandbox is still being removed');
     await inTime(host.telemetry.clock, SANDBOX_END_MS, over, late);
+    await collect();
     return underLock(host, id, new AbortController().signal, () => endLayer(host, id, false), END_LOCK_MS);
   };
   try {
@@ -486,6 +625,11 @@ async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Pro
   const record = store.read(id);
   if (!record?.active) return false;
   const layers = store.layersOf(record);
+  if (record.active.copy) {
+    const { collectCopy } = await import('../workspace/fork/copy.ts');
+    const options = { scratch: store.pathOf(id), signal: AbortSignal.timeout(COLLECT_MS) };
+    await store.takeCopy(record, (copy, list, target) => collectCopy({ copy, list, target, ...options }));
+  }
   const isNothing = isEmpty(layers.uppers.at(-1) ?? '');
   if (!isNothing) await keepBase(host, store, record);
   const git = record.active.git ? store.repositoryLayersOf(record)?.uppers.at(-1) : undefined;
@@ -494,7 +638,8 @@ async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Pro
   return !isNothing || !isGitEmpty;
 }
 
-async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {
+/** Records the base of the layer that is being written: what the workspace had at the paths that its command changed. */
+export async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {
   const { id, active } = record;
   if (!active) return;
   const layers = store.layersOf(record);

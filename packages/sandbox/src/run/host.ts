@@ -7,6 +7,7 @@ import type { LoadedConfig } from '../policy/config/check.ts';
 import type { LoadedMachine, Settings } from '../policy/config/load.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
 import type { EgressConnection } from '../contract/egress.ts';
+import type { RunningNetwork } from '../contract/network-access.ts';
 import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
 import type { Clock } from '../contract/ports.ts';
@@ -19,6 +20,7 @@ import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isol
 import type { EgressProxy } from '../egress/proxy/proxy.ts';
 import type { EgressMounts } from '../isolation/egress.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
+import type { Grants } from '../lifecycle/grants.ts';
 import type { MemoryShare } from '../lifecycle/memory-share.ts';
 import type { Locks } from '../lifecycle/lock.ts';
 import type { Slots } from '../lifecycle/slots.ts';
@@ -51,6 +53,25 @@ export interface OfferedRun {
   readonly sandboxId: string;
   readonly info: CommandInfo;
   readonly running: Pick<RunningCommand, 'ports' | 'result'> & { readonly heads: Heads };
+}
+
+/** The network of a sandbox, which the user’s other processes may see and widen while it is open. */
+export interface OfferedNetwork {
+  readonly about: Omit<RunningNetwork, 'connections'>;
+  /** The connections so far. */
+  report(): Promise<readonly EgressConnection[]>;
+  /** Adds what a person granted to the list; throws if it cannot be. */
+  grant(granted: GrantedHost): Promise<void>;
+  /** Resolves when the network has ended. */
+  readonly ended: Promise<void>;
+}
+
+/** A host that a person granted. */
+export interface GrantedHost {
+  readonly host: string;
+  readonly port: number;
+  /** The entry of an allow-list that allows it. */
+  readonly entry: string;
 }
 
 /** Source of the images that runs use. */
@@ -109,6 +130,10 @@ export interface Host {
   readonly withArtifacts: WithArtifacts;
   /** Lets the user’s other processes read the output of a run until it ends. */
   offer(run: OfferedRun): void;
+  /** Lets the user’s other processes see the network of a sandbox, and grant it hosts, until it ends. */
+  offerNetwork(network: OfferedNetwork): void;
+  /** Hosts that a person granted for some time. */
+  readonly grants: Grants;
   /** What sandboxes with an allow-list mount. */
   readonly egressMounts: EgressMounts;
   /** The proxy behind the allow-lists of this host. Loaded at first use. */

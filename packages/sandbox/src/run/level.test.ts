@@ -122,7 +122,7 @@ describe('a weaker level', () => {
     expect(error.code).toBe('ACODE-SBX-012');
     expect(error.message).toContain('fail-closed');
     expect(error.message).toContain('docker (risk low, the built-in default)');
-    expect(error.hint).toContain('sandbox.require_for');
+    expect(error.hint).toContain('acode config set sandbox.level');
   });
 
   it.each<Level>(['bubblewrap', 'ulimit', 'none'])(

@@ -100,15 +100,18 @@ function capitalised(clause: string): string {
 function tooWeak(asked: Level, policy: Asked): AcodeError {
   return new AcodeError('ACODE-SBX-012', {
     required: needOf(policy),
-    available: text`${asked}, as ${sourceOf(policy.level)} says, is`,
-    remedy: weakerRemedy(policy),
+    available: asked,
+    weaker: text`${sourceOf(policy.level)} asks for ${asked}`,
+    remedy: weakerRemedy(asked, policy),
   });
 }
 
-function weakerRemedy({ risk }: Asked): string {
-  return risk.value === 'critical'
-    ? 'Critical commands always need docker or stronger: leave the level out, or choose --level docker or a stronger one.'
-    : `Leave the level out, or allow less for such commands in your own configuration file with sandbox.require_for; docs/levels.md lists what a weaker level does not protect.`;
+function weakerRemedy(asked: Level, { risk }: Asked): string {
+  if (risk.value === 'critical')
+    return 'Critical commands always need docker or stronger: leave the level out, or choose --level docker or a stronger one.';
+  // What the user sets as the level counts for low and medium risk; a higher risk keeps needing docker.
+  const consent = risk.value === 'high' ? "sandbox.require_for '[critical]'" : `sandbox.level ${asked}`;
+  return `Leave the level out. To allow ${asked} for such commands: \`acode config set ${consent}\`; docs/levels.md lists what a weaker level does not protect.`;
 }
 
 // The error for a missing engine also names the required level, so that the user does not try a level that is too weak.

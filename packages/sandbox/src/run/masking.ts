@@ -17,7 +17,7 @@ import type { DependencySpec, MountSpec, SandboxSpec } from '../contract/spec.ts
 import { text } from '../contract/wording.ts';
 import { parseMountinfo } from '../isolation/kernel.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
-import { writePrivateFile } from '../lifecycle/private-file.ts';
+import { createPrivateFile } from '../lifecycle/private-file.ts';
 import { sourceOf } from '../policy/layers.ts';
 import { identityOf, isWithin, refusal } from '../workspace/file-identity.ts';
 import type { Workspace } from '../workspace/locate.ts';
@@ -86,7 +86,8 @@ export async function planMasks(host: Host, wanted: MasksFor, signal: AbortSigna
 /** The masked paths of a plan, as a result lists them. */
 export function maskedIn({ mounts }: Pick<SandboxSpec, 'mounts'>): Pick<RunResult, 'masked'> {
   const root = mounts.find(({ purpose }) => purpose === 'workspace')?.source ?? '/';
-  const paths = mounts.flatMap(({ covers, overlay }) => [
+  const paths = mounts.flatMap(({ covers, overlay, copyOf }) => [
+    ...(copyOf?.masked ?? []),
     ...(covers ? [relative(root, covers.path)] : []),
     ...(overlay?.masked ?? []),
   ]);
@@ -183,9 +184,10 @@ class EmptyFiles {
     const found = this.#usable(source, kind);
     if (found) return { source, identity: identityOf(found) };
     mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
-    rmSync(source, { recursive: true, force: true });
-    if (kind === 'file') writePrivateFile(source, '', { mode: 0o444 });
-    else mkdirSync(source, { mode: 0o555 });
+    if (lstatSync(source, { throwIfNoEntry: false })) rmSync(source, { recursive: true, force: true });
+    // Another process may make it just now, and mount it: then it is not replaced.
+    if (kind === 'file') createPrivateFile(source, '', { mode: 0o444 });
+    else mkdirSync(source, { mode: 0o555, recursive: true });
     return { source, identity: identityOf(lstatSync(source)) };
   }
 

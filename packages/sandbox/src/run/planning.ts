@@ -8,24 +8,32 @@ import type { Explanation } from '../contract/host.ts';
 import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
-import type { ImageFacts, MountSpec, SandboxSpec } from '../contract/spec.ts';
+import type { ImageFacts, MemoryLayerSpec, MountSpec, SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
+import type { Grant } from '../lifecycle/grants.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
-import { planSandbox } from '../isolation/plan.ts';
+import { HOLDER_NAME, planSandbox } from '../isolation/plan.ts';
+import type { PlanFacts } from '../isolation/plan.ts';
+import { credentialEnvironment, refusePrivateValues } from './credentials/environment.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
 import { fullName } from '../policy/images.ts';
 import { sourceOf } from '../policy/layers.ts';
+import type { Layers } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
 import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING } from '../policy/request-policy.ts';
 import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
-import { claimFork, forkMounts } from './forking.ts';
+import { abandonFork, claimFork, forkMounts } from './forking.ts';
 import { planMasks } from './masking.ts';
 import type { MasksFor } from './masking.ts';
+import { programMounts } from './programs.ts';
+import { forService, planServices } from './services.ts';
+import { claimState, stateMounts } from './state.ts';
+import { planThroughput } from './throughput.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
@@ -38,6 +46,9 @@ import { text } from '../contract/wording.ts';
 import type { Text } from '../contract/wording.ts';
 import type { CacheState } from '../isolation/backend.ts';
 import { cacheSpec } from '../policy/caches.ts';
+
+// For a shell that waits.
+const HOLDER_LIMITS = { memoryBytes: 32 * 1024 ** 2, swapBytes: 0, tmpBytes: 64 * 1024, outputBytes: 0 };
 
 /** The purpose of a plan. */
 interface PlanFor {
@@ -67,15 +78,19 @@ export async function plan(
 ): Promise<Planned> {
   const found = await workspaceOf(host);
   const root = nearestReal(found);
-  const layers = await layersFor(host, root);
+  const lasting = await layersFor(host, root);
   const languages = recogniseLanguages(root);
   const task = { command, risk: request.risk };
   const projectImage = projectReference(root, host.uid);
   const machine = { cpus: availableParallelism(), memoryBytes: totalmem() };
   const asking = withProjectImage(request.policy ?? NOTHING, projectImage);
   const about = { caller: host.caller, profile: host.profile, task, languages, projectImage, ...machine };
-  const first = resolvePolicy(asking, layers, about);
+  const offered = host.grants.for(root, request.taskId);
+  const { layers, first } = resolveGranted(lasting, { host, offered, preview: of.preview }, all =>
+    resolvePolicy(asking, all, about),
+  );
   await checkAllowList(first.network);
+  refusePrivateValues(request.env, first.network.value);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
   await refuseDependencies(host, level, first);
@@ -97,7 +112,7 @@ export async function plan(
       throw withImageReason(withoutProjectImage(error, policy), policy);
     },
   );
-  const identify = (specHash: string) =>
+  const identify = (specHash: string, service?: string) =>
     host.session.identify({
       task: request.taskId,
       session: request.sessionId,
@@ -105,6 +120,8 @@ export async function plan(
       level,
       specHash,
       ...of,
+      // A service belongs to the process that made it, no matter who else uses its sandbox.
+      ...(service === undefined ? {} : { service, keep: false as const, givenName: '' }),
     });
   const { mounts, notes, workspacePath } = await mountsOf(host, policy, workspace);
   workdirFor(request.cwd, workspacePath.value);
@@ -131,6 +148,20 @@ export async function plan(
   );
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
+  const beside = await planServices(
+    host,
+    {
+      level,
+      policy,
+      layers,
+      askedBy: asking.askedBy,
+      correlationId: of.correlationId,
+      preview: of.preview,
+      outlives: of.keep === true,
+      identify: (service, specHash) => identify(specHash, service),
+    },
+    signal,
+  );
   // Last: it makes the layer that the command writes.
   const written = await forkMounts(
     host,
@@ -148,41 +179,108 @@ export async function plan(
     mounts,
     signal,
   );
-  const spec = planSandbox(
-    policy,
-    {
-      level,
-      image,
-      mounts: [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts],
-      caches: cached.caches,
-      dependencies: own.dependencies,
-      artifacts,
-    },
+  return orAbandoned(host, { fork: written.fork, reopens: of.reopens }, async () => {
+    const programs = programMounts(host, level, policy);
+    const state = await stateMounts(host, { level, policy, workspace }, of.preview, signal);
+    const all = [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts, ...state, ...programs];
+    const disk = planThroughput({ level, policy, capability, mounts: all });
+    const memoryLayer = memoryLayerOf(policy, written.memoryBytes, { level, image }, hash =>
+      identify(hash, HOLDER_NAME),
+    );
+    const spec = planSandbox(
+      policy,
+      {
+        level,
+        image,
+        mounts: all,
+        memoryLayer,
+        throughput: disk.throughput,
+        caches: cached.caches,
+        dependencies: own.dependencies,
+        artifacts,
+        services: beside.services,
+      },
+      specHash => identify(specHash),
+    );
+    await claimFork(host, written.fork, spec);
+    await claimState(host, spec, of.preview, signal);
+    return {
+      policy: { ...policy, workspacePath },
+      spec,
+      fork: written.fork,
+      earlierBytes: written.earlierBytes,
+      backend: chosen.backend,
+      masked: masks.masked,
+      notes: [
+        ...warningsOf(chosen),
+        ...chosen.notes,
+        ...imageNotes,
+        ...notes,
+        ...cached.notes,
+        ...own.notes,
+        ...masks.notes,
+        ...ca.notes,
+        ...written.notes,
+        ...beside.notes,
+        ...disk.notes,
+        ...lowDiskNotes(workspace.root, capability.rootDirectory),
+      ],
+      machineBytes: there.memoryBytes,
+      asides: [...lists.notes, ...masks.asides, ...written.asides],
+    };
+  });
+}
+
+// The sandbox that holds the memory of a fork runs nothing but the image’s own shell, which waits.
+function memoryLayerOf(
+  policy: EffectivePolicy,
+  bytes: number | undefined,
+  facts: Pick<PlanFacts, 'level' | 'image'>,
+  identify: (specHash: string) => SandboxIdentity,
+): MemoryLayerSpec | undefined {
+  if (bytes === undefined) return undefined;
+  const alone = { workdir: '/' };
+  const holder = planSandbox(
+    forService(policy, policy.user.value, HOLDER_LIMITS),
+    { ...facts, mounts: [], alone, store: { bytes } },
     identify,
   );
-  await claimFork(host, written.fork, spec);
-  return {
-    policy: { ...policy, workspacePath },
-    spec,
-    fork: written.fork,
-    earlierBytes: written.earlierBytes,
-    backend: chosen.backend,
-    masked: masks.masked,
-    notes: [
-      ...warningsOf(chosen),
-      ...chosen.notes,
-      ...imageNotes,
-      ...notes,
-      ...cached.notes,
-      ...own.notes,
-      ...masks.notes,
-      ...ca.notes,
-      ...written.notes,
-      ...lowDiskNotes(workspace.root, capability.rootDirectory),
-    ],
-    machineBytes: there.memoryBytes,
-    asides: [...lists.notes, ...masks.asides, ...written.asides],
-  };
+  return { bytes, holder };
+}
+
+// Where it fails, no command will run: a layer that stayed would be in use for as long as this process lives. The layer of a persistent
+// sandbox that is opened again is in use by that.
+async function orAbandoned<Value>(
+  host: Host,
+  { fork, reopens }: { readonly fork: string | undefined; readonly reopens: string | undefined },
+  work: () => Promise<Value>,
+): Promise<Value> {
+  try {
+    return await work();
+  } catch (error) {
+    if (reopens === undefined) await abandonFork(host, fork);
+    throw error;
+  }
+}
+
+// What a person granted for some time counts besides what files say. What is for the next command is used up by one with a list;
+// another one may have been faster.
+function resolveGranted(
+  lasting: Layers,
+  { host, offered, preview }: { readonly host: Host; readonly offered: readonly Grant[]; readonly preview: boolean },
+  resolve: (layers: Layers) => EffectivePolicy,
+): { readonly layers: Layers; readonly first: EffectivePolicy } {
+  const granted = withGrants(lasting, offered);
+  const tried = resolve(granted);
+  const isTaking = !preview && tried.network.value.kind === 'allow';
+  const taken = isTaking ? host.grants.take(offered) : offered;
+  if (taken.length === offered.length) return { layers: granted, first: tried };
+  const layers = withGrants(lasting, taken);
+  return { layers, first: resolve(layers) };
+}
+
+function withGrants(layers: Layers, grants: readonly Grant[]): Layers {
+  return grants.length === 0 ? layers : { ...layers, grants: grants.map(({ entry }) => entry) };
 }
 
 // The mounts of a policy, and where the workspace is inside.
@@ -276,7 +374,7 @@ async function refuseDependencies(host: Host, level: Level, { deps }: Pick<Effec
 }
 
 const BUILD_FIRST =
-  'Build it first, with the command that installs the dependencies: `acode sandbox build-image --install "npm ci --ignore-scripts" --network bridge`.';
+  'Build it first, with the command that installs the dependencies: `acode sandbox build-image --install "npm ci --ignore-scripts" --network allow=npm:install`.';
 
 function withoutProjectImage(error: unknown, { deps, image }: Pick<EffectivePolicy, 'deps' | 'image'>): unknown {
   if (!deps.value || !(error instanceof AcodeError) || !error.is('ACODE-SBX-009')) return error;
@@ -368,7 +466,7 @@ export async function explain(
 }
 
 function environmentOf(spec: SandboxSpec, { env = {}, envDefaults }: RunRequest): Explanation['environment'] {
-  const defaults = environmentBesides(spec, envDefaults);
+  const defaults = { ...environmentBesides(spec, envDefaults), ...credentialEnvironment(spec) };
   return Object.fromEntries(Object.entries(defaults).filter(([name]) => !Object.hasOwn(env, name)));
 }
 
@@ -379,10 +477,17 @@ const OWN_KERNEL =
 const NOT_SEEN =
   'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.';
 
+function upstreamNote(url: string): string {
+  return `Connections of the allow-list leave this host through ${url}, which resolves their names. acode checks names, TLS server names and requests as always, but cannot promise that a listed name has no private address there. Names of private_hosts and services of this host go past it.`;
+}
+
 function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
   const { removed } = spec.image;
   return [
     ...policy.warnings,
+    ...(spec.network.kind === 'allow' && policy.upstreamProxy.value !== null
+      ? [upstreamNote(policy.upstreamProxy.value)]
+      : []),
     ...(usesEngine(spec.level) ? [`The image is ${spec.image.reference} because ${policy.imageReason}.`] : []),
     ...(removed.length > 0 ? [`Removed from the image’s environment: ${removed.join(', ')}.`] : []),
     ...(usesEngine(spec.level) ? [COMPARED] : []),
@@ -409,9 +514,10 @@ async function planCaches(
   const { volumes, fill } = caches.value;
   if (volumes.length === 0) return NONE;
   const asked = caches.layer === 'request';
-  if (!usesEngine(level)) return asked ? refused(text`${{ field: 'policy.caches' }} at level ${level}`) : NONE;
+  const field = fill ? 'policy.caches.fill' : 'policy.caches';
+  if (!usesEngine(level)) return asked ? refused(text`${{ field }} at level ${level}`) : NONE;
   const states = await (await host.engine()).caches(volumes, host.uid, signal);
-  if (states.includes('unsupported')) return asked ? refused(text`${{ field: 'policy.caches' }} on Podman`) : NONE;
+  if (states.includes('unsupported')) return asked ? refused(text`${{ field }} on Podman`) : NONE;
   if (fill) return { caches: volumes.map(volume => cacheSpec(volume, true)), notes: [FILLS] };
   const found = volumes.map((volume, at) => ({ volume, state: states[at] ?? 'absent' }));
   return {

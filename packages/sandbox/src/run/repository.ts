@@ -83,8 +83,12 @@ export async function serveSettingOf(host: Host): Promise<ServeSetting> {
   const { machine, user, repository } = await layersFor(host, nearestReal(await workspaceOf(host)));
   const off = [machine, repository].find(layer => layer?.config.sandbox?.serve === 'never');
   if (off) return { value: 'never', setBy: off.where(SERVE) };
-  const own = user.config.sandbox?.serve;
-  return own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) };
+  const { serve: own, network } = user.config.sandbox ?? {};
+  const variables = Object.values(network?.credentials ?? {}).flatMap(({ from }) => ('env' in from ? [from.env] : []));
+  return {
+    ...(own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) }),
+    ...(variables.length > 0 ? { variables } : {}),
+  };
 }
 
 /** The workspace that the caller named; otherwise the project that contains the current directory. */

@@ -14,6 +14,7 @@ import type { WaitingSandbox } from '../isolation/backend.ts';
 import { givenUp, tornDown } from './obtaining.ts';
 import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
+import { releaseState } from './state.ts';
 import { Capture } from './output/capture.ts';
 import { printable } from './trail.ts';
 import { Running } from './running.ts';
@@ -42,6 +43,7 @@ export async function start(
     return await startPlanned(host, { run, wanted, admission, queued, stdinStaysOpen }).catch(
       async (error: unknown) => {
         await abandonFork(host, wanted.fork);
+        releaseState(host, wanted.spec);
         throw error;
       },
     );
@@ -124,6 +126,7 @@ async function disposing({
     await Promise.all([egress?.close(), sandbox[Symbol.asyncDispose]()]);
   } finally {
     release();
+    releaseState(host, planned.spec);
     tornDown({ host, operation }, planned.spec, 'the command has ended');
   }
 }

@@ -1,15 +1,17 @@
 // Running command: its streams, its input, its end, and its result.
 
 import { Readable } from 'node:stream';
+import type { EgressConnection } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { LimitName, PublishedPort, RunResult, RunningCommand } from '../contract/result.ts';
-import { type DiskLimit, type DiskRules, directoriesOf, limitDisk } from './disk.ts';
+import { type DiskCut, type DiskLimit, type DiskRules, directoriesOf, limitDisk } from './disk.ts';
 import { denialsOf } from './denials/denials.ts';
 import type { Ending, Execution } from '../isolation/backend.ts';
 import { notStarted } from './egress.ts';
 import { limitNetwork, type NetworkLimit, supervise, type Supervised } from '../isolation/supervise.ts';
 import { type Capture, decodeOutput, type Heads, LiveCapture } from './output/capture.ts';
+import { credentialEnvironment } from './credentials/environment.ts';
 import { readable, reportViolation } from './obtaining.ts';
 import type { Planned, RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
@@ -24,6 +26,7 @@ import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';
 import { endFork } from './forking.ts';
+import { STATE_BYTES, isState } from './state.ts';
 import { maskedIn } from './masking.ts';
 
 // A sandbox usually ends within this time after its command, unless the machine is very busy.
@@ -42,7 +45,7 @@ export class Running implements RunningCommand {
   readonly #execution: Execution;
   readonly #handedOver: number;
   readonly #networkLimit: NetworkLimit;
-  readonly #diskLimit: DiskLimit;
+  readonly #diskLimits: readonly DiskLimit[];
   readonly #absent: readonly string[];
   readonly #clockOffset = clockOffsetMs();
   #removed: Promise<void> = Promise.resolve();
@@ -61,7 +64,7 @@ export class Running implements RunningCommand {
     const { egress } = parts;
     const cut = (): Promise<void> => (egress ? egress.cut() : execution.disconnect());
     this.#networkLimit = limitNetwork({ disconnect: cut, kill: name => execution.kill(name) }, networkMs, clock);
-    this.#diskLimit = limitDisk(execution, diskRules(parts.planned), clock);
+    this.#diskLimits = diskRules(parts.planned).map(rules => limitDisk(execution, rules, clock));
     this.stdout = { [Symbol.asyncIterator]: () => parts.captures.stdout.follow() };
     this.stderr = { [Symbol.asyncIterator]: () => parts.captures.stderr.follow() };
     const { stdout, stderr } = parts.captures;
@@ -78,7 +81,10 @@ export class Running implements RunningCommand {
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
     const { command, cwd, nonce, planned } = parts;
-    const defaults = environmentBesides(planned.spec, request.envDefaults);
+    const defaults = {
+      ...environmentBesides(planned.spec, request.envDefaults),
+      ...credentialEnvironment(planned.spec),
+    };
     const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
     const { stdout } = captures;
     const io = {
@@ -112,8 +118,8 @@ export class Running implements RunningCommand {
     const { operation, signal } = this.#parts;
     try {
       const { ending, timedOut } = await this.#supervised();
-      const result = resultOf(this.#outcome(), ending, { timedOut, isDiskCut: this.#diskLimit.cut !== null });
-      if (this.#parts.egress) result.network = [...(await this.#parts.egress.close())];
+      const result = resultOf(this.#outcome(), ending, { timedOut, isDiskCut: this.#diskCut !== null });
+      await this.#endNetwork(result);
       await this.#takeArtifacts(result);
       // The denials are worked out while the sandbox ends.
       const looking = this.#lookForRisk(result);
@@ -136,7 +142,7 @@ export class Running implements RunningCommand {
       const gone = signal.aborted && (await this.#gone());
       await this.#leaveFork(gone);
       const failure = await this.#withPartialResult(error, gone);
-      this.#recordOutcome({ error: failure });
+      this.#recordOutcome({ error: failure, connections: await this.#parts.egress?.close() });
       operation.fail(failure);
       throw failure;
     }
@@ -152,7 +158,16 @@ export class Running implements RunningCommand {
     }
   }
 
-  #recordOutcome(ended: { result?: RunResult; error?: unknown }): void {
+  async #endNetwork(result: RunResult): Promise<void> {
+    const { egress } = this.#parts;
+    if (egress) result.network = [...(await egress.close())];
+  }
+
+  #recordOutcome(ended: {
+    result?: RunResult;
+    error?: unknown;
+    connections?: readonly EgressConnection[] | undefined;
+  }): void {
     const { intent, host, provision } = this.#parts;
     const durationMs = host.telemetry.clock.monotonic() - this.#handedOver;
     recordOutcome(this.#parts, intent, { ...ended, durationMs, provision });
@@ -169,7 +184,7 @@ export class Running implements RunningCommand {
     try {
       const supervising = supervise(this.#execution, limits, host.telemetry.clock);
       supervising.catch(noop);
-      const supervised = await Promise.race([supervising, this.#diskLimit.failed]);
+      const supervised = await Promise.race([supervising, ...this.#diskLimits.map(({ failed }) => failed)]);
       const { ending, timedOut } = supervised;
       if (!ending.neverStarted) recordExit(this.#parts, timedOut ? null : ending.exitCode);
       return supervised;
@@ -180,7 +195,7 @@ export class Running implements RunningCommand {
       throw error;
     } finally {
       this.#networkLimit.stop();
-      this.#diskLimit.stop();
+      for (const limit of this.#diskLimits) limit.stop();
       this.#parts.captures.stdout.end();
       this.#parts.captures.stderr.end();
     }
@@ -223,6 +238,10 @@ export class Running implements RunningCommand {
     };
   }
 
+  get #diskCut(): DiskCut | null {
+    return this.#diskLimits.find(({ cut }) => cut !== null)?.cut ?? null;
+  }
+
   // Adds each denial to the result, with what the user can do about it.
   #deny(result: RunResult, { oomKilled, pidsRefused }: Ending): void {
     const { planned, cwd, command } = this.#parts;
@@ -240,7 +259,8 @@ export class Running implements RunningCommand {
       pidsRefused,
       droppedBytes: result.dropped.stdout + result.dropped.stderr,
       networkCut: this.#networkLimit.cut,
-      diskCut: this.#diskLimit.cut,
+      connections: result.network ?? [],
+      diskCut: this.#diskCut,
     });
     result.denials = [...denials.network, ...denials.other];
     recordDenials(this.#parts, result.sandboxId, denials);
@@ -275,15 +295,20 @@ export class Running implements RunningCommand {
     const { host, planned, stays } = this.#parts;
     // A persistent sandbox has one layer, until it is removed.
     if (planned.fork === undefined || stays) return;
-    const left = await endFork(host, planned.fork, this.#execution.dead);
+    const left = await endFork(host, planned.fork, this.#execution.dead, () => this.#collect());
     if (left) result.fork = left;
+  }
+
+  async #collect(): Promise<void> {
+    const { backend, spec } = this.#parts.planned;
+    await backend.collect?.(spec);
   }
 
   // What a command wrote until it was cancelled is a part of the fork too.
   async #leaveFork(gone: boolean): Promise<void> {
     const { host, planned, stays } = this.#parts;
     if (planned.fork === undefined || stays) return;
-    const ending = endFork(host, planned.fork, this.#removed);
+    const ending = endFork(host, planned.fork, this.#removed, () => this.#collect());
     host.keep(ending);
     if (gone) await ending;
   }
@@ -299,6 +324,7 @@ export class Running implements RunningCommand {
     const { signal, planned, host, sinceMs } = this.#parts;
     if (!signal.aborted && !isGone(error)) return error;
     const result = partialResult(this.#outcome());
+    await this.#endNetwork(result);
     if (signal.aborted) {
       this.#addScan(result, changesOfCancelledRun(planned.spec.mounts, sinceMs, gone, this.#ran()));
       return new AcodeError('ACODE-SBX-014', { result }, { cause: cancelled(error).cause });
@@ -331,9 +357,10 @@ export class Running implements RunningCommand {
     const program = typeof command === 'string' ? '/bin/sh' : (command[0] ?? '');
     return new AcodeError('ACODE-SBX-015', {
       command: program,
-      image: planned.spec.image.reference,
       reason: WHY_NOT[why],
-      ...(usesEngine(planned.spec.level) ? {} : { imageless: true }),
+      ...(usesEngine(planned.spec.level)
+        ? { image: planned.spec.image.reference }
+        : { image: 'this host', imageless: true }),
       ...found,
     });
   }
@@ -363,10 +390,14 @@ function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
   return error instanceof AcodeError && error.is('ACODE-SBX-025');
 }
 
-function diskRules({ spec, earlierBytes = 0 }: Pick<Planned, 'spec' | 'earlierBytes'>): DiskRules | null {
+function diskRules({ spec, policy, earlierBytes = 0 }: Pick<Planned, 'spec' | 'policy' | 'earlierBytes'>): DiskRules[] {
   const overlays = spec.mounts.flatMap(({ overlay }) => overlay ?? []);
-  if (overlays.length === 0) return null;
-  return { directories: directoriesOf(overlays), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
+  const fork = { directories: directoriesOf(overlays), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
+  const states = spec.mounts.filter(isState).map(({ source }) => {
+    const directories = { store: source, live: [source], work: [], earlier: [] };
+    return { of: 'state', directories, limitBytes: policy.state.value?.bytes ?? STATE_BYTES, earlierBytes: 0 } as const;
+  });
+  return [...(overlays.length > 0 ? [{ ...fork, of: 'fork' as const }] : []), ...states];
 }
 
 function leftSomething({ riskyChanges }: RunResult): boolean {

@@ -16,12 +16,13 @@ import type {
 } from '../contract/audit.ts';
 import type { EventBus } from '../contract/events.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
+import type { EgressConnection } from '../contract/egress.ts';
 import { denialParts } from '../contract/denial-text.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { networkName } from '../contract/network.ts';
 import { isAtLeast, usesEngine } from '../contract/levels.ts';
 import type { RiskyChange, RunResult } from '../contract/result.ts';
-import type { SandboxSpec } from '../contract/spec.ts';
+import type { SandboxSpec, ServiceSpec } from '../contract/spec.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { Backend } from '../isolation/backend.ts';
 import { afterwards } from '../isolation/waiting.ts';
@@ -86,6 +87,8 @@ export function recordOutcome(
     readonly result?: RunResult | undefined;
     readonly error?: unknown;
     readonly durationMs: number;
+    /** The connections of an allow-list, if no result contains them. */
+    readonly connections?: readonly EgressConnection[] | undefined;
     /** The findings of the scan, if no result contains them. */
     readonly scanned?: Scanned;
     /** Absent for a command in an existing sandbox. */
@@ -104,6 +107,7 @@ export function recordOutcome(
     ...(result?.containerId === undefined ? {} : { containerId: result.containerId }),
     ...(error === undefined ? {} : { errorCode: codeOf(error) }),
     ...ended.provision,
+    ...connectionsOf(ended),
     ...found(ended.scanned ?? result ?? partialOf(error)),
   };
   // Written after the caller has its result, which must not wait for the audit log.
@@ -111,6 +115,25 @@ export function recordOutcome(
     run,
     afterwards(() => run.host.audit.append(entry)),
   );
+}
+
+// As many as a record has room for: a command can ask for ever new hosts.
+const MAX_CONNECTIONS = 64;
+
+/** The connections of a command, as its record names them: what was refused first, then what moved most. */
+function connectionsOf({
+  connections,
+  result,
+}: {
+  readonly connections?: readonly EgressConnection[] | undefined;
+  readonly result?: RunResult | undefined;
+}): Pick<AuditOutcome, 'connections' | 'connectionsTotal'> {
+  const rows = connections ?? result?.network ?? [];
+  if (rows.length === 0) return {};
+  const weight = ({ verdict, bytesIn, bytesOut }: EgressConnection): number =>
+    verdict === 'denied' ? Infinity : bytesIn + bytesOut;
+  const sorted = rows.toSorted((one, other) => (weight(one) === weight(other) ? 0 : weight(other) - weight(one)));
+  return { connections: sorted.slice(0, MAX_CONNECTIONS), connectionsTotal: rows.length };
 }
 
 function found(scanned: Scanned | undefined): AuditFindings {
@@ -249,11 +272,16 @@ function sandboxOf(
     runtime: spec.runtime,
     containerName: spec.identity.name,
     ...(usesEngine(spec.level) ? { image: spec.image.reference, imageDigest: spec.image.digest } : {}),
+    ...(spec.services ? { services: spec.services.map(audited) } : {}),
     network: networkName(spec.network),
     mounts: spec.mounts.map(({ target, readOnly }) => ({ target, mode: readOnly ? 'ro' : 'rw' })),
     user: `${spec.user.uid}:${spec.user.gid}`,
     ...workspaceOf(spec),
   };
+}
+
+function audited({ name, spec: { image } }: ServiceSpec): NonNullable<AuditSandbox['services']>[number] {
+  return { name, image: image.reference, imageDigest: image.digest };
 }
 
 function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned): Omit<AuditIntent, 'commandHash'> {
@@ -281,7 +309,8 @@ function intentOf(run: Recorded, { policy, spec, backend, requestHash }: Planned
 
 /** The workspace of a plan, as its audit records name it. */
 export function workspaceOf({ mounts }: Pick<SandboxSpec, 'mounts'>): { workspace?: string } {
-  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  const mount = mounts.find(({ purpose }) => purpose === 'workspace');
+  const workspace = mount?.copyOf?.path ?? mount?.source;
   return workspace === undefined ? {} : { workspace };
 }
 

@@ -11,7 +11,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
-import type { ImageFacts, MountSpec } from '../contract/spec.ts';
+import type { ImageFacts, MountSpec, SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
 import { ByteReader } from '../workspace/archive/bytes.ts';
 import { MalformedTar, readTar } from '../workspace/archive/tar-read.ts';
 import type { Host } from './host.ts';
@@ -21,7 +21,7 @@ import { MAX_LIST_BYTES, PLAIN_NAME, safeName, withGroup, withUser } from '../is
 import type { ImageList, ListInside, UserInside } from '../isolation/user-entry.ts';
 import { CA_TARGET } from '../policy/environment.ts';
 import { identityOf, isWithin } from '../workspace/file-identity.ts';
-import { readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
+import { createPrivateFile, readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import { setBy } from '../policy/layers.ts';
 
 /** The sandbox for which the files are created. */
@@ -187,6 +187,16 @@ function markUsed({ keep, telemetry }: Pick<Host, 'keep' | 'telemetry'>, directo
   if (found && now - found.mtimeMs > DAY_MS) keep(utimes(directory, new Date(now), new Date(now)));
 }
 
+/** The identity of a container that is never started: acode reads files of its image there. */
+export function asImageReader(
+  { session }: Pick<Host, 'session'>,
+  { level, policy, correlationId }: Pick<ListsFor, 'level' | 'policy' | 'correlationId'>,
+): (specHash: string) => SandboxIdentity {
+  const profile = policy.profile.value;
+  const about = { task: 'image-files', session: undefined, profile, level, correlationId, preview: false };
+  return specHash => session.identify({ ...about, specHash });
+}
+
 // The container is never started, but is as hardened as any sandbox. Its only mount is the draft directory: whether the
 // engine shows its content tells whether the engine sees the same directory as this process.
 async function readImage(
@@ -205,17 +215,8 @@ async function readImage(
     ports: { ...policy.ports, value: [] },
     dns: { ...policy.dns, value: [] },
   };
-  const spec = planSandbox(alone, { level, image, mounts: [mount] }, specHash =>
-    host.session.identify({
-      task: 'image-files',
-      session: undefined,
-      profile: policy.profile.value,
-      level,
-      specHash,
-      correlationId,
-      preview: false,
-    }),
-  );
+  const identify = asImageReader(host, { level, policy, correlationId });
+  const spec = planSandbox(alone, { level, image, mounts: [mount] }, identify);
   await host.claim();
   const engine = await host.engine();
   try {
@@ -256,6 +257,23 @@ async function inTheWay(kindAt: ImageKinds, target: string): Promise<string | nu
       return `${path} is ${kind === 'symbolic link' ? 'a symbolic link' : `not a ${isLast ? 'file' : 'directory'}`}`;
   }
   return null;
+}
+
+/** The user lists of an image, as its maker wrote them. */
+export async function readUsers(
+  host: Pick<Host, 'claim' | 'engine'>,
+  spec: SandboxSpec,
+  signal: AbortSignal,
+): Promise<Readonly<Record<ListName, ImageList>>> {
+  await host.claim();
+  return (await host.engine()).readImage(
+    spec,
+    async (read, kindAt) => {
+      const [passwd, group] = await Promise.all(LISTS.map(name => listFor(read, kindAt, `/etc/${name}`)));
+      return { passwd: passwd ?? null, group: group ?? null };
+    },
+    signal,
+  );
 }
 
 async function listFor(read: ImageReader, kindAt: ImageKinds, path: string): Promise<ImageList> {
@@ -394,7 +412,9 @@ async function keepBundle(directory: string, uid: number, text: string, check: (
   check();
   await ensurePrivateDirectory(directory, uid);
   // Readable regardless of the umask: a sandbox may run as another user.
-  writePrivateFile(path, text, { mode: READ_ONLY });
+  // Another process may have mounted the file just now: one that is as it should be is never replaced.
+  if (found === null) createPrivateFile(path, text, { mode: READ_ONLY });
+  else writePrivateFile(path, text, { mode: READ_ONLY });
   return path;
 }
 

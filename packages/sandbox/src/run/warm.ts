@@ -14,6 +14,7 @@ import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
 import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
+import { isState } from './state.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
 import { UnusedScans, backendFor, prepareVerified, reportViolation } from './obtaining.ts';
 import type { FoundWhileWaiting } from './obtaining.ts';
@@ -148,7 +149,8 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (!isBoundary(spec.level)) return `nothing keeps other commands away from it at level ${spec.level}`;
   if (spec.ports.length > 0) return 'it publishes ports, which are taken when it is made';
   if (spec.caches.length > 0) return 'it has caches, and one that waits would keep them from being filled';
-  if (spec.mounts.some(({ overlay }) => overlay)) return 'it writes a fork, whose layer is made for each command';
+  const own = forOneCommand(spec);
+  if (own !== null) return own;
   if (spec.dependencies)
     return 'it has dependencies of the project image, on a directory that could be replaced meanwhile';
   if (spec.network.kind === 'named') return `the network ${spec.network.name} is looked up for each command`;
@@ -157,6 +159,14 @@ export function whyCold(spec: SandboxSpec, request: Pick<RunRequest, 'taskId' | 
   if (request.taskId !== undefined || request.sessionId !== undefined)
     return 'the command names its task or session, which are part of a sandbox’s name from the beginning';
   return null;
+}
+
+// What the sandbox of a single command has to itself.
+function forOneCommand({ mounts, services }: SandboxSpec): string | null {
+  if (services) return 'it has services, which are started for each command';
+  if (mounts.some(({ overlay, copyOf }) => overlay ?? copyOf))
+    return 'it writes a fork, whose layer is made for each command';
+  return mounts.some(isState) ? 'it has a state directory, which one sandbox has at a time' : null;
 }
 
 function templateOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): SandboxTemplate {

@@ -108,8 +108,9 @@ export function changesOfCancelledRun(
 function rootsOf(mounts: readonly MountSpec[], absent: readonly string[] = [], brought = false): ScanRoot[] {
   // A fork leaves the directory below it as it was.
   const written = mounts.filter(
-    ({ purpose, readOnly, overlay }) =>
-      (purpose === 'workspace' && (brought || (!readOnly && !overlay))) || (purpose === 'additional' && !readOnly),
+    ({ purpose, readOnly, overlay, copyOf }) =>
+      (purpose === 'workspace' && (brought || (!readOnly && !overlay && copyOf === undefined))) ||
+      (purpose === 'additional' && !readOnly),
   );
   const repositories = mounts.filter(({ purpose }) => purpose === 'worktree').map(({ source }) => source);
   // What lies in another one is scanned with it.

@@ -70,6 +70,15 @@ export class DirectoryLook implements Disposable {
     }
   }
 
+  /** All names at once, in the order of the file system. */
+  names(): string[] | 'unreadable' {
+    try {
+      return readdirSync(bytes(this.#path), { encoding: 'latin1' });
+    } catch {
+      return 'unreadable';
+    }
+  }
+
   /** Whether a process that knows a name in it can reach that entry. */
   get isEnterable(): boolean {
     return this.lstat('.') !== null;

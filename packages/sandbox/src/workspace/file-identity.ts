@@ -8,7 +8,7 @@ import { dirname, isAbsolute, join, relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CoveredFile, FileIdentity, MountSpec } from '../contract/spec.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { MountViolation } from '../contract/errors.ts';
+import type { MountViolation } from '../contract/error-table.ts';
 import type { Text } from '../contract/wording.ts';
 
 type Found = Pick<Stats, 'dev' | 'ino' | 'birthtimeMs'>;

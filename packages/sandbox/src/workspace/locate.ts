@@ -6,7 +6,7 @@ import { lstat } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import type { MountViolation } from '../contract/errors.ts';
+import type { MountViolation } from '../contract/error-table.ts';
 import type { FileIdentity } from '../contract/spec.ts';
 import type { Directories } from '../lifecycle/directories.ts';
 import { identityOf, isBelow, isWithin } from './file-identity.ts';

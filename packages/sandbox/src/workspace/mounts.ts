@@ -7,6 +7,7 @@ import { basename, dirname, join, posix, resolve } from 'node:path';
 import type { MountRequest } from '../contract/policy.ts';
 import { settingText } from '../contract/setting.ts';
 import type { FileIdentity, MountSpec } from '../contract/spec.ts';
+import { codeOf } from '../contract/system-error.ts';
 import { text as textOf } from '../contract/wording.ts';
 import type { Text } from '../contract/wording.ts';
 import { comparable, identityOf, installationRoot, isWithin, refusal } from './file-identity.ts';
@@ -249,6 +250,7 @@ export interface SourceRules {
   readonly roots: readonly string[];
 }
 
+const MISSING = 'it does not exist or cannot be reached';
 const REMEDY = 'Leave the mount out, or name a directory that holds nothing but what the command needs.';
 // Most entries of a directory that acode checks for sockets: more than directories made by a person have.
 const MAX_ENTRIES = 4096;
@@ -259,7 +261,7 @@ async function validateSource(source: string, rules: SourceRules, readOnly: bool
   const path = await resolved(source, rules.workspace);
   const found = await lstat(path).catch((cause: unknown) => {
     // Gone, or swapped, since it was resolved.
-    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', { remedy: REMEDY, cause });
+    throw refusal(source, 'Missing', MISSING, { remedy: REMEDY, cause });
   });
   refuseSpecial(path, found);
   const broken = readOnly && isPublic(path) ? null : trespass(path, rules.places);
@@ -329,8 +331,11 @@ async function resolved(source: string, workspace: string): Promise<string> {
   try {
     return await realpath(resolve(workspace, source));
   } catch (cause) {
-    throw refusal(source, 'Missing', 'it does not exist or cannot be reached', {
-      remedy: 'Make it first; acode never makes anything on the host for a mount.',
+    const isForbidden = codeOf(cause) === 'EACCES';
+    throw refusal(source, 'Missing', isForbidden ? 'you may not look into a directory above it' : MISSING, {
+      remedy: isForbidden
+        ? 'Name a directory that you can read yourself, or have its owner let you in: `namei -l <path>` shows where it ends.'
+        : 'Make it first; acode never makes anything on the host for a mount.',
       cause,
     });
   }

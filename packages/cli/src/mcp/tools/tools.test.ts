@@ -1,7 +1,10 @@
 // Tools refuse what their schemas do not list before anything is done; programs inside get an argv, never a shell line.
 
-import { AcodeError } from '@acode/sandbox';
-import { describe, expect, it } from 'vitest';
+import { Acode, AcodeError } from '@acode/sandbox';
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
 import type { ToolHost } from '../host.ts';
 import { WorkspacePaths } from '../paths.ts';
 import { Progress } from '../progress.ts';
@@ -14,7 +17,7 @@ import { matchesIn, searchWords } from './search-files.ts';
 const nobody = (): never => {
   throw new Error('the host was asked');
 };
-const host: ToolHost = { run: nobody, create: nobody, explain: nobody, status: nobody };
+const host: ToolHost = { run: nobody, create: nobody, explain: nobody, status: nobody, network: { request: nobody } };
 
 function call(name: string, given: unknown) {
   const tool = TOOLS.find(one => one.name === name);
@@ -43,7 +46,46 @@ it('no tool applies, discards or undoes changes of a fork', () => {
   expect(names).toContain('run_command');
   expect(names.filter(name => /apply|fork|discard|undo|patch|unmask/.test(name))).toEqual([]);
   // What tools are given of a host has no forks.
-  expect(Object.keys(host).sort()).toEqual(['create', 'explain', 'run', 'status']);
+  expect(Object.keys(host).sort()).toEqual(['create', 'explain', 'network', 'run', 'status']);
+});
+
+it('a model asks for a host, and only a person answers', async () => {
+  const names = TOOLS.map(({ name }) => name);
+  expect(names.filter(name => /access|grant|allow|consent|trust/.test(name))).toEqual(['request_access']);
+  // What tools are given of access to hosts is a way to ask.
+  expect(Object.keys(host.network)).toEqual(['request']);
+  const top = realpathSync(mkdtempSync(join(tmpdir(), 'acode-asking-')));
+  for (const name of ['XDG_CONFIG_HOME', 'XDG_STATE_HOME', 'XDG_RUNTIME_DIR']) {
+    mkdirSync(join(top, name), { mode: 0o700 });
+    vi.stubEnv(name, join(top, name));
+  }
+  mkdirSync(join(top, 'project', '.git'), { recursive: true });
+  try {
+    await using acode = await Acode.open({ workspace: join(top, 'project'), engine: { socket: join(top, 'no.sock') } });
+    const given = { host: 'registry.npmjs.org', why: 'npm ci' };
+    const tool = TOOLS.find(({ name }) => name === 'request_access');
+    const asking = () =>
+      tool?.call(given, {
+        session: new Session({ ...host, network: acode.network }, new WorkspacePaths('/home/me/proj')),
+        signal: AbortSignal.timeout(30_000),
+        progress: new Progress(null),
+      });
+    const answer = await asking();
+    const [wanted] = await acode.network.pending();
+    expect(answer?.structured).toMatchObject({
+      status: 'pending',
+      user_types: `acode egress allow ${wanted?.id}`,
+      afterwards: { network: 'allow=npm:install' },
+    });
+    // Asking again is no answer.
+    expect((await asking())?.structured).toMatchObject({ status: 'pending', id: wanted?.id });
+    expect(await acode.network.pending()).toMatchObject([{ by: 'model', why: 'npm ci' }]);
+    expect(existsSync(join(top, 'XDG_STATE_HOME', 'acode', 'grants'))).toBe(false);
+    expect((await acode.audit.tail()).map(({ event }) => event)).toEqual(['network access requested']);
+  } finally {
+    vi.unstubAllEnvs();
+    rmSync(top, { recursive: true });
+  }
 });
 
 const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
@@ -80,6 +122,10 @@ const WRONG: readonly (readonly [tool: string, given: unknown])[] = [
   ['search_files', { by: 'everything', pattern: 'a' }],
   ['close_sandbox', {}],
   ['status', { verbose: true }],
+  ['request_access', { host: 'a.example' }],
+  ['request_access', { host: 'a.example', why: 'x', allow: true }],
+  ['request_access', { host: 'a.example', why: 'x', yes: true }],
+  ['request_access', { host: 'a.example', why: 'x', port: 0 }],
 ];
 
 describe('a tool', () => {

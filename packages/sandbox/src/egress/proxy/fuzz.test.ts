@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { EgressPlan, EgressRule } from '../../contract/egress.ts';
 import { decideAddress, decideHost, decideRequest } from '../decide.ts';
 import { planOf } from '../plan.ts';
+import { decideRepository } from '../repository.ts';
 import { referenceHost, referencePath } from '../reference.test.support.ts';
 import { Frames } from '../relay/frames.ts';
 import { refusalText } from './refusal-text.ts';
@@ -437,7 +438,7 @@ describe('what a sandbox sends', () => {
     let [count, allowed] = [0, 0];
     while (!isOver(count)) {
       if (!plan) throw new Error('there is no plan');
-      const decisions = { decideHost, decideAddress, decideRequest, refusalText };
+      const decisions = { decideHost, decideAddress, decideRequest, decideRepository, refusalText };
       const proxy = new SandboxProxy({ plan, decisions, resolve });
       let left = OF_ONE_PROXY;
       const sending = async (): Promise<void> => {
@@ -456,7 +457,7 @@ describe('what a sandbox sends', () => {
   }
 
   it('reaches what the rules allow, and nothing else', { timeout: 3_600_000 }, async () => {
-    process.stdout.write(`${REQUESTS} requests, ACODE_FUZZ_SEED=${SEED}\n`);
+    process.stdout.write(`FIGURE ${REQUESTS} requests, ACODE_FUZZ_SEED=${SEED}\n`);
     expect(await fuzz(count => count >= REQUESTS)).toBeGreaterThanOrEqual(REQUESTS);
   });
 

@@ -2,9 +2,11 @@
 
 import { Agent, STATUS_CODES, createServer, request as httpRequest } from 'node:http';
 import type { ClientRequest, ClientRequestArgs, IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Duplex } from 'node:stream';
+import type { Duplex, Readable } from 'node:stream';
+import type { PlannedCredential } from '../../contract/credentials.ts';
 import type { EgressLimits, EgressRefusal, EgressRule } from '../../contract/egress.ts';
 import { codeOf } from '../../contract/system-error.ts';
+import { MAX_TOKEN_REQUEST } from '../credentials/login.ts';
 import { Refused } from './dial.ts';
 import {
   endToEndHeaders,
@@ -33,7 +35,7 @@ export interface OriginRole {
 }
 
 /** How a client asks for a host. */
-export type Via = 'connect' | 'http' | 'socks' | 'name';
+export type Via = 'connect' | 'http' | 'socks' | 'name' | 'git' | 'base-url';
 
 /** A request that was decided upon. */
 interface Decided {
@@ -41,6 +43,33 @@ interface Decided {
   readonly host: string;
   readonly port: number;
   readonly path: string;
+  readonly via: Via;
+  /** Whether the credential of the rule is added to it. */
+  readonly isLent: boolean;
+}
+
+/** A request as it is sent to the server. */
+interface Outgoing {
+  readonly path: string;
+  /** Names and values in turn. */
+  readonly headers: readonly string[];
+  /** What happens to the answer of a host that gets a credential; null for every other. */
+  readonly brokered: Brokered | null;
+}
+
+/** What becomes of a request to a host that gets a credential, and of its answer. */
+export interface Brokered {
+  readonly target: string;
+  /** Names and values in turn. */
+  readonly headers: readonly string[];
+  /** Hears the status of the answer. */
+  answered(status: number): void;
+  /** Why the answer cannot be passed on; null where it can. */
+  answerFault(incoming: IncomingMessage): string | null;
+  /** The headers of the answer as the sandbox gets them. */
+  shown(headers: readonly string[]): string[];
+  /** The body of the answer as the sandbox gets it. */
+  body(incoming: IncomingMessage): Readable;
 }
 
 /** What the proxy of a sandbox does for its HTTP. Each throws `Refused`. */
@@ -48,7 +77,16 @@ export interface Gate {
   readonly limits: EgressLimits;
   /** The rule that allows a host, and the host as the rules know it: its text is read here, once. */
   decide(host: string, port: number, via: Via): { readonly rule: EgressRule; readonly host: string };
-  decideRequest(rule: EgressRule, asked: AskedRequest): void;
+  /** Whether the credential of the rule is added to the request. */
+  decideRequest(rule: EgressRule, asked: AskedRequest): boolean;
+  /** What becomes of a request to a host that gets a credential; null for every other host. */
+  broker(
+    rule: EgressRule,
+    request: { target: string; headers: readonly string[] },
+    isLent: boolean,
+  ): Promise<Brokered | null>;
+  /** How a request for the tokens of a login is answered, which goes to no server; null for every other request. */
+  tokens(rule: EgressRule, asked: Pick<AskedRequest, 'host' | 'port' | 'target' | 'method'>): AnswerTokens | null;
   /** A connection to the host, encrypted if the rule says so. */
   connect(rule: EgressRule, host: string, port: number): Promise<Duplex>;
   /** Opens the account of a request; returns the meter of its bytes and how to end it. */
@@ -59,6 +97,9 @@ export interface Gate {
   tunnel(client: Duplex, host: string, port: number): Promise<void>;
 }
 
+/** Answers a request for tokens by its body and the type of that. Throws `Refused`. */
+export type AnswerTokens = (body: string, contentType: string) => Promise<string>;
+
 /** A request to decide upon. */
 export interface AskedRequest {
   readonly method: string;
@@ -68,6 +109,8 @@ export interface AskedRequest {
   readonly port: number;
   /** Names and values in turn. */
   readonly headers: readonly string[];
+  /** The credential that the plan has for the rule. */
+  readonly credential?: PlannedCredential | null;
 }
 
 /** The account of one request. */
@@ -93,6 +136,9 @@ const STATUS: Partial<Readonly<Record<EgressRefusal, number>>> = {
   unresolved: 502,
   unreachable: 502,
   'untrusted-server': 502,
+  'no-credential': 502,
+  'compressed-answer': 502,
+  'base-url-only': 421,
   limit: 429,
 };
 
@@ -148,7 +194,10 @@ export class HttpRelay {
       this.#countPending(client, response);
       const decided = this.#decided(request, asked);
       if (request.headers.upgrade !== undefined) throw new Refused('upgrade', decided.rule.id);
-      await this.#forward(request, response, decided);
+      const { rule, host, port, path } = decided;
+      const tokens = this.#gate.tokens(rule, { host, port, target: path, method: request.method ?? '' });
+      if (tokens) await this.#answerTokens(request, response, { decided, tokens });
+      else await this.#forward(request, response, decided);
     } catch (error) {
       this.#refuse(client, response, asked, refusedBy(error));
     }
@@ -175,37 +224,69 @@ export class HttpRelay {
     asked.host = host;
     if (role.kind === 'proxy') assertProtocol(rule, via);
     const { port } = named;
-    this.#gate.decideRequest(rule, { method, target: path, host, port, headers: rawHeaders });
-    return { rule, host, port, path };
+    // The client names the listener, which has this host behind it.
+    const headers = via === 'base-url' ? withHost(rawHeaders, `${host}:${port}`) : rawHeaders;
+    const isLent = this.#gate.decideRequest(rule, { method, target: path, host, port, headers });
+    return { rule, host, port, path, via, isLent };
   }
 
   async #forward(request: IncomingMessage, response: ServerResponse, decided: Decided): Promise<void> {
     const account = this.#gate.account(request.socket, decided.rule, decided.host, decided.port);
     response.once('close', () => account.end());
     account.take('out')(headBytes(request.rawHeaders, request.url ?? ''));
+    const outgoing = await this.#outgoing(request, decided);
     for (let attempt = 1; attempt < MAX_ATTEMPTS; attempt += 1) {
-      const isDone = await this.#send(request, response, decided, account);
+      const isDone = await this.#send(request, response, { decided, outgoing, account });
       if (isDone) return;
     }
     throw new Refused('unreachable', decided.rule.id);
+  }
+
+  async #answerTokens(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { decided: { rule, host, port }, tokens }: { readonly decided: Decided; readonly tokens: AnswerTokens },
+  ): Promise<void> {
+    const account = this.#gate.account(request.socket, rule, host, port);
+    response.once('close', () => account.end());
+    account.take('out')(headBytes(request.rawHeaders, request.url ?? ''));
+    if (request.headers.expect !== undefined) response.writeContinue();
+    const body = await bodyOf(request, rule.id, this.#gate.limits.connectMs);
+    const text = await tokens(body, request.headers['content-type'] ?? '');
+    account.take('in')(text.length);
+    response.writeHead(200, { 'Content-Type': 'application/json', 'Cache-Control': 'no-store', Pragma: 'no-cache' });
+    response.end(text);
+  }
+
+  async #outgoing({ rawHeaders }: IncomingMessage, { rule, path, isLent }: Decided): Promise<Outgoing> {
+    const brokered = await this.#gate.broker(rule, { target: path, headers: rawHeaders }, isLent);
+    if (!brokered) return { path, headers: rawHeaders, brokered };
+    return { path: brokered.target, headers: brokered.headers, brokered };
   }
 
   /** Sends a request once. False if nothing of it was read and it can be sent again. */
   #send(
     request: IncomingMessage,
     response: ServerResponse,
-    decided: Decided,
-    account: RequestAccount,
+    { decided, outgoing, account }: { decided: Decided; outgoing: Outgoing; account: RequestAccount },
   ): Promise<boolean> {
-    const upstream = this.#request(request, decided);
+    const upstream = this.#request(request, decided, outgoing);
+    const { brokered } = outgoing;
     response.once('close', () => {
       if (!response.writableFinished) upstream.destroy();
     });
     return new Promise((resolve, reject) => {
       upstream.on('continue', () => response.writeContinue());
       upstream.once('response', incoming => {
-        answer(response, incoming, account);
-        resolve(true);
+        brokered?.answered(incoming.statusCode ?? 0);
+        const fault = brokered?.answerFault(incoming) ?? null;
+        if (fault === null) {
+          answer(response, incoming, account, brokered);
+          resolve(true);
+        } else {
+          upstream.on('error', () => {}).destroy();
+          reject(new Refused('compressed-answer', decided.rule.id, fault));
+        }
       });
       // Not asked for: `upgrade` is never among the headers that are written.
       upstream.once('upgrade', (_incoming, socket) => socket.destroy());
@@ -219,7 +300,12 @@ export class HttpRelay {
     });
   }
 
-  #request(request: IncomingMessage, decided: Decided, more: readonly string[] = []): ClientRequest {
+  #request(
+    request: IncomingMessage,
+    decided: Decided,
+    { path, headers }: Pick<Outgoing, 'path' | 'headers'>,
+    more: readonly string[] = [],
+  ): ClientRequest {
     const { method = 'GET', url = '', rawHeaders } = request;
     const head = { method, url, rawHeaders };
     return httpRequest({
@@ -227,21 +313,21 @@ export class HttpRelay {
       host: decided.host,
       port: decided.port,
       method,
-      path: decided.path,
+      path,
       setHost: false,
       maxHeaderSize: this.#gate.limits.headerBytes,
       headers: [
         'Host',
         authorityOf(decided),
-        ...endToEndHeaders(rawHeaders, ['host', 'content-length']),
+        ...endToEndHeaders(headers, ['host', 'content-length']),
         ...framingHeaders(head),
         ...more,
       ],
     });
   }
 
-  #agent({ rule, host, port }: Decided): UpstreamAgent {
-    const key = `${host}:${port} ${rule.protocol} ${rule.credential ?? ''}`;
+  #agent({ rule, host, port, via }: Decided): UpstreamAgent {
+    const key = `${host}:${port} ${rule.protocol} ${rule.mode} ${rule.credential ?? ''}`;
     const known = this.#agents.get(key);
     if (known) return known;
     const [oldest] = this.#agents;
@@ -251,7 +337,7 @@ export class HttpRelay {
     }
     // The rule is looked up again for each connection: the plan may have changed since.
     const agent = new UpstreamAgent(this.#gate.limits.connections, () => {
-      const current = this.#gate.decide(host, port, 'connect');
+      const current = this.#gate.decide(host, port, via === 'base-url' ? via : 'connect');
       return this.#gate.connect(current.rule, host, port);
     });
     this.#agents.set(key, agent);
@@ -290,7 +376,9 @@ export class HttpRelay {
   #webSocket(request: IncomingMessage, client: Duplex, decided: Decided): Promise<void> {
     const account = this.#gate.account(client, decided.rule, decided.host, decided.port);
     client.once('close', () => account.end());
-    const upstream = this.#request(request, decided, ['Connection', 'Upgrade', 'Upgrade', 'websocket']);
+    const { path } = decided;
+    const outgoing = { path, headers: request.rawHeaders };
+    const upstream = this.#request(request, decided, outgoing, ['Connection', 'Upgrade', 'Upgrade', 'websocket']);
     client.once('close', () => upstream.destroy());
     return new Promise((resolve, reject) => {
       upstream.once('error', reject);
@@ -355,6 +443,23 @@ export function lingering(client: Duplex): void {
   client.once('end', () => client.destroy());
 }
 
+// The whole body of a request that is answered here.
+async function bodyOf(request: IncomingMessage, rule: string, ms: number): Promise<string> {
+  const timer = setTimeout(() => request.destroy(), ms);
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      length += chunk.length;
+      if (length > MAX_TOKEN_REQUEST) throw new Refused('limit', rule);
+      chunks.push(chunk);
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
 /** Connections to one host with one credential. */
 class UpstreamAgent extends Agent {
   readonly #connect: () => Promise<Duplex>;
@@ -383,7 +488,8 @@ function originTarget(role: OriginRole, url: string, rawHeaders: readonly string
   const target = targetOf(url);
   if (target === null || target.authority !== null) throw new Refused('bad-request', null, 'not an origin-form target');
   const [host = ''] = valuesOf(rawHeaders, 'host');
-  if (!isSameHost(host, role)) throw new Refused('host-differs');
+  const isSame = role.via === 'base-url' ? role.aliases.includes(host.toLowerCase()) : isSameHost(host, role);
+  if (!isSame) throw new Refused('host-differs');
   return { host: role.host, port: role.port, path: target.path, via: role.via };
 }
 
@@ -405,7 +511,8 @@ function proxyTarget(url: string, rawHeaders: readonly string[], asked: { host: 
 }
 
 function assertProtocol({ id, protocol }: EgressRule, via: Via): void {
-  if (via === 'http' && protocol !== 'http') throw new Refused('not-tls', id);
+  // Any bytes may be a request.
+  if (via === 'http' && protocol !== 'http' && protocol !== 'tcp') throw new Refused('not-tls', id);
   if (via === 'connect' && protocol !== 'tls') throw new Refused('not-http', id);
 }
 
@@ -454,15 +561,25 @@ function isStale(upstream: ClientRequest, error: unknown, request: IncomingMessa
   );
 }
 
-function answer(response: ServerResponse, incoming: IncomingMessage, account: RequestAccount): void {
+function answer(
+  response: ServerResponse,
+  incoming: IncomingMessage,
+  account: RequestAccount,
+  brokered: Brokered | null,
+): void {
   const status = incoming.statusCode ?? 502;
   account.take('in')(headBytes(incoming.rawHeaders, ''));
   response.sendDate = false;
   // The reason phrase is text of the server’s that no client needs.
-  response.writeHead(status, STATUS_CODES[status] ?? 'Unknown', endToEndHeaders(incoming.rawHeaders));
+  const headers = endToEndHeaders(incoming.rawHeaders);
+  response.writeHead(status, STATUS_CODES[status] ?? 'Unknown', brokered?.shown(headers) ?? headers);
   response.flushHeaders();
   incoming.once('error', () => response.destroy());
-  copy(incoming, response, account.take('in'));
+  copy(brokered?.body(incoming) ?? incoming, response, account.take('in'));
+}
+
+function withHost(rawHeaders: readonly string[], host: string): string[] {
+  return rawHeaders.map((text, at) => (at % 2 === 1 && rawHeaders[at - 1]?.toLowerCase() === 'host' ? host : text));
 }
 
 function refusalHeaders({ reason, rule }: Refused, text: string): Record<string, string> {

@@ -4,6 +4,8 @@ import { Duplex } from 'node:stream';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import type { EgressConnection, EgressPlan } from '../../contract/egress.ts';
+import { CREDENTIAL_MS } from '../credentials/provider.ts';
+import type { CredentialProvider, CredentialValue } from '../credentials/provider.ts';
 import type { BindFault } from '../relay/control.ts';
 import type { Transport } from '../relay/relay.ts';
 import { egressProgram } from './program.ts';
@@ -25,9 +27,11 @@ export interface EgressTaskRequest {
   readonly transport: Transport;
   /** Certificate authorities besides those of this host that servers may be signed by, as PEM. */
   readonly extraRoots?: string;
+  /** What keeps the credentials of the plan, by their names. */
+  readonly credentials?: ReadonlyMap<string, CredentialProvider>;
 }
 
-/** What a sandbox has to trust so that the proxy can end its TLS. */
+/** What a sandbox has to trust besides the authorities of its image: the proxy, so that it can end TLS, and those of the user. */
 export interface SandboxTrust {
   /** The certificate authority of this sandbox and those of the user, as PEM: for variables that add some. */
   readonly certificate: string;
@@ -41,7 +45,7 @@ export interface EgressTask {
   readonly bound: Promise<BindFault>;
   /** Resolves when the proxy has died: the sandbox has no network any more. */
   readonly lost: Promise<void>;
-  /** What the sandbox has to trust by the current plan; null if no rule inspects. */
+  /** What the sandbox has to trust by the current plan; null for what it trusts anyway. */
   trust(): SandboxTrust | null;
   /** Follows another plan. Connections that it does not allow are closed. */
   update(plan: EgressPlan): Promise<void>;
@@ -66,6 +70,13 @@ export type Order =
       readonly plan: EgressPlan;
       readonly transport: WireTransport;
       readonly extraRoots: string;
+    }
+  | {
+      readonly do: 'answer';
+      /** The number of what was asked. */
+      readonly number: number;
+      /** The value; null if it cannot be had. */
+      readonly value: CredentialValue | null;
     };
 
 type WireTransport = Extract<Transport, { kind: 'socket' }> | { readonly kind: 'frames'; readonly pipe: MessagePort };
@@ -80,7 +91,16 @@ export interface Result {
 export type Reply =
   | { readonly is: 'done'; readonly number: number; readonly result: Result }
   | { readonly is: 'failed'; readonly number: number; readonly message: string }
-  | { readonly is: 'bound'; readonly task: string; readonly fault: BindFault };
+  | { readonly is: 'bound'; readonly task: string; readonly fault: BindFault }
+  | {
+      readonly is: 'ask';
+      readonly number: number;
+      readonly task: string;
+      /** The name of a credential whose value is wanted. */
+      readonly credential: string;
+      /** A value that a server has refused. */
+      readonly refused?: string;
+    };
 
 type Unsent<Message> = Message extends unknown ? Omit<Message, 'number'> : never;
 
@@ -117,6 +137,7 @@ class ProxyThread {
   readonly #worker: Worker;
   readonly #pending = new Map<number, Pending>();
   readonly #binding = new Map<string, (fault: BindFault) => void>();
+  readonly #credentials = new Map<string, ReadonlyMap<string, CredentialProvider>>();
   #number = 0;
   #fault: unknown = null;
 
@@ -140,7 +161,8 @@ class ProxyThread {
     });
   }
 
-  async open({ id, plan, transport, extraRoots = '' }: EgressTaskRequest): Promise<EgressTask> {
+  async open({ id, plan, transport, extraRoots = '', credentials }: EgressTaskRequest): Promise<EgressTask> {
+    if (credentials) this.#credentials.set(id, credentials);
     const bound = new Promise<BindFault>(resolve => void this.#binding.set(id, resolve));
     const { wire, transfer } = wireOf(transport);
     let { trust = null } = await this.#order({ do: 'open', task: id, plan, transport: wire, extraRoots }, transfer);
@@ -159,6 +181,7 @@ class ProxyThread {
       report: () => report('report'),
       close: async () => {
         this.#binding.delete(id);
+        this.#credentials.delete(id);
         return report('close');
       },
     };
@@ -201,9 +224,19 @@ class ProxyThread {
 
   #receive(reply: Reply): void {
     if (reply.is === 'bound') return this.#binding.get(reply.task)?.(reply.fault);
+    if (reply.is === 'ask') return void this.#answer(reply);
     const pending = this.#settle(reply.number);
     if (reply.is === 'done') pending?.resolve(reply.result);
     else pending?.reject(new Error(reply.message));
+  }
+
+  // The value goes to the thread and nowhere else; why there is none stays here.
+  async #answer({ number, task, credential, refused }: Extract<Reply, { is: 'ask' }>): Promise<void> {
+    const provider = this.#credentials.get(task)?.get(credential);
+    const signal = AbortSignal.timeout(CREDENTIAL_MS);
+    const value = await provider?.current({ signal, ...(refused === undefined ? {} : { refused }) }).catch(() => null);
+    const answer: Order = { do: 'answer', number, value: value ?? null };
+    if (!this.isDead) this.#worker.postMessage(answer, []);
   }
 
   #die(): void {

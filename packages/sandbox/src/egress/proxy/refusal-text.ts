@@ -10,6 +10,8 @@ export interface RefusalFacts {
   readonly reason: EgressRefusal;
   /** The id of the rule that decided. */
   readonly rule?: string;
+  /** The entry of an allow-list that would allow it, where that is not the host with its port. */
+  readonly entry?: string;
   /** Whether the same was refused before so often that this is the last answer. */
   readonly isLast: boolean;
 }
@@ -49,17 +51,39 @@ const SENTENCES: Readonly<Record<EgressRefusal, Sentence>> = {
   upgrade: { why: 'the rule does not allow another protocol', next: 'Use HTTP/1.1 without an upgrade.' },
   'foreign-credential': {
     why: 'the request carries a credential, and acode adds its own to this host',
-    next: 'Send the request without it.',
+    next: 'Send the request without it, or with the placeholder that the environment has.',
   },
+  'no-credential': {
+    why: 'acode could not read the credential that it adds to this host',
+    next: 'Ask the user to check it in sandbox.network.credentials.',
+  },
+  'login-kept': {
+    why: 'acode keeps this login, and the request would end it or make another one',
+    next: 'Use the placeholders that the environment has; the user logs in and out with acode login and acode logout.',
+  },
+  'base-url-only': {
+    why: 'the host is reached by its base URL only',
+    next: 'Use the base URL that the environment has, such as ANTHROPIC_BASE_URL.',
+  },
+  'compressed-answer': {
+    why: 'the server compressed its answer although it was asked not to, so that acode cannot look for the credential in it',
+    next: 'Ask for another form of the answer.',
+  },
+  'git-only': {
+    why: 'the rule allows Git over SSH only',
+    next: 'Use git: acode gives it a client for SSH in GIT_SSH_COMMAND.',
+  },
+  repository: { why: 'the allow-list has other repositories of the host', next: ALLOW },
+  service: { why: 'the rule does not allow that of the repository', next: ALLOW },
   limit: { why: 'a limit of the sandbox is reached', next: 'Use fewer connections or less data.' },
 };
 
 /** The sentence about a refusal. */
-export function refusalText({ host, port, reason, rule, isLast }: RefusalFacts): string {
+export function refusalText({ host, port, reason, rule, entry, isLast }: RefusalFacts): string {
   const { why, next } = SENTENCES[reason];
   const place = host === '' ? 'a connection' : `the connection to ${shown(host)}:${port}`;
   const by = rule === undefined ? '' : ` (rule ${rule})`;
-  const remedy = next === ALLOW ? `${ALLOW}${shown(host)}:${port}` : next;
+  const remedy = next === ALLOW ? `${ALLOW}${shown(entry ?? `${host}:${port}`)}` : next;
   const stop = isLast ? ' Stop retrying: the answer will not change, and further attempts are closed without one.' : '';
   return `acode refused ${place}: ${why}${by}. ${remedy}${stop}`;
 }

@@ -14,6 +14,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { EgressLimits, EgressPlan, EgressRule } from '../../contract/egress.ts';
 import { decideAddress, decideHost, decideRequest } from '../decide.ts';
 import { planOf } from '../plan.ts';
+import { decideRepository } from '../repository.ts';
 import { SandboxAuthority } from './certificates.ts';
 import { SandboxProxy } from './sandbox-proxy.ts';
 import type { Decisions, Listener, SandboxProxyOptions } from './sandbox-proxy.ts';
@@ -46,6 +47,7 @@ const decisions: Decisions = {
       ? { allowed: true }
       : { allowed: false, reason: 'method', rule: of };
   },
+  decideRepository,
   refusalText: ({ host, port, reason, isLast }) =>
     `${host}:${port} refused: ${reason}.${isLast ? ' Stop retrying.' : ''}`,
 };

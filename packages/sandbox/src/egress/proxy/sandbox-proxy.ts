@@ -2,22 +2,37 @@
 
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
-import type { EgressConnection, EgressLimits, EgressPlan, EgressRefusal, EgressRule } from '../../contract/egress.ts';
+import type { PlannedCredential } from '../../contract/credentials.ts';
+import type {
+  BaseUrl,
+  EgressConnection,
+  EgressLimits,
+  EgressPlan,
+  EgressRefusal,
+  EgressRule,
+} from '../../contract/egress.ts';
+import { loginRequest, tokenAnswer, tokenRequestKind } from '../credentials/login.ts';
 import { Accounts } from './accounts.ts';
 import type { Account, Asked } from './accounts.ts';
+import { Broker } from './broker.ts';
+import type { AskCredential } from './broker.ts';
 import { SandboxAuthority } from './certificates.ts';
 import { MAX_HELLO_BYTES, readClientHello } from './client-hello.ts';
-import { Refused, dial, resolveHere } from './dial.ts';
-import type { Resolve } from './dial.ts';
+import { PUSH } from '../repository.ts';
+import type { AllowedRepository, AskedRepository } from '../repository.ts';
+import { ABORTED, Refused, checkedAddresses, dial, ownAddresses, remembering, resolveHere } from './dial.ts';
+import type { DialOptions, Resolve } from './dial.ts';
+import { MAX_GIT_BYTES, endGit, gitFrame, readGitRequest, relayGit } from './git.ts';
+import type { GitRequest } from './git.ts';
 import { HttpRelay, lingering } from './http.ts';
-import type { AskedRequest, Gate, RequestAccount, Via } from './http.ts';
+import type { AnswerTokens, AskedRequest, Brokered, Gate, RequestAccount, Via } from './http.ts';
 import { MAX_SOCKS_BYTES, SOCKS_GREETING, SOCKS_REPLY, readSocksGreeting, readSocksRequest } from './socks.ts';
 import { Meter, join, readPrefix } from './streams.ts';
 import type { Direction, Take } from './streams.ts';
 import { UpstreamTrust } from './trust.ts';
 
 /** Where a connection came in inside the sandbox. It is a claim of the sandbox, and chooses only among what is allowed anyway. */
-export type Listener = 'proxy' | 'socks' | NamedListener;
+export type Listener = 'proxy' | 'socks' | 'git' | NamedListener;
 
 /** A loopback address that stands for one name. */
 export interface NamedListener {
@@ -34,9 +49,13 @@ export interface Decisions {
     asked: { readonly host: string; readonly port: number; readonly via: Via },
   ): { readonly allowed: true; readonly host: string; readonly rule: EgressRule } | Denied;
   decideAddress(rule: EgressRule, address: string, own: readonly string[]): { readonly allowed: true } | Denied;
-  decideRequest(rule: EgressRule, asked: AskedRequest): { readonly allowed: true } | Denied;
+  decideRequest(
+    rule: EgressRule,
+    asked: AskedRequest,
+  ): { readonly allowed: true; readonly credential?: string } | Denied;
+  decideRepository(rule: EgressRule, asked: AskedRepository): AllowedRepository | Denied;
   /** The sentence about a refusal, with its rule and what to do. */
-  refusalText(refusal: Asked & { reason: EgressRefusal; rule?: string; isLast: boolean }): string;
+  refusalText(refusal: Asked & { reason: EgressRefusal; rule?: string; entry?: string; isLast: boolean }): string;
 }
 
 interface Denied {
@@ -53,6 +72,8 @@ export interface SandboxProxyOptions {
   readonly resolve?: Resolve;
   /** Certificate authorities besides those of this host, as PEM. */
   readonly extraRoots?: string;
+  /** Where the values of credentials come from; nowhere if absent. */
+  readonly ask?: AskCredential;
 }
 
 // A refusal that was explained often enough is delayed and then closed: a client that repeats it at once would never end.
@@ -64,6 +85,11 @@ const MAX_SWEEP_MS = 15_000;
 const UNRECOGNIZED_NAME = Buffer.from([21, 3, 1, 0, 2, 2, 112]);
 const ESTABLISHED = 'HTTP/1.1 200 Connection established\r\n\r\n';
 const NOTHING = Buffer.alloc(0);
+/** What Git’s client ends with when its request is refused. */
+const GIT_REFUSED = 128;
+/** Processes of ssh at once for one sandbox. */
+const MAX_GIT = 8;
+const BASE_ADDRESS = '127.0.0.1';
 
 /** The proxy of one sandbox. */
 export class SandboxProxy implements Gate {
@@ -75,18 +101,23 @@ export class SandboxProxy implements Gate {
   readonly #meters = { in: new Meter(), out: new Meter() };
   readonly #http: HttpRelay;
   readonly #trust: UpstreamTrust;
+  readonly #broker: Broker;
   /** Connections by the stream that HTTP reads from, which is another one inside TLS. */
   readonly #inside = new WeakMap<Duplex, Connection>();
   #authority: SandboxAuthority | null;
   readonly #sweep: NodeJS.Timeout;
   readonly #delayed = new Set<Duplex>();
+  readonly #resolve = remembering(resolveHere);
+  readonly #own = remembering(ownAddresses);
   #isClosed = false;
+  #gitRunning = 0;
 
   constructor(options: SandboxProxyOptions) {
     this.#options = options;
     this.#plan = options.plan;
     this.#http = new HttpRelay(this);
     this.#trust = new UpstreamTrust(options.extraRoots);
+    this.#broker = new Broker(options.ask ?? (() => Promise.reject(new Error('no credential is known'))));
     this.#authority = authorityFor(options.plan);
     const { connectMs, idleMs } = options.plan.limits;
     const every = Math.min(MAX_SWEEP_MS, Math.max(MIN_SWEEP_MS, Math.min(connectMs, idleMs) / 4));
@@ -123,6 +154,7 @@ export class SandboxProxy implements Gate {
   update(plan: EgressPlan): void {
     if (inspectedNames(plan).join(' ') !== inspectedNames(this.#plan).join(' ')) this.#authority = authorityFor(plan);
     this.#plan = plan;
+    this.#broker.forget();
     this.#http.closeIdle();
     for (const use of this.#uses) if (!this.#isStillAllowed(use)) use.connection.close();
   }
@@ -145,8 +177,37 @@ export class SandboxProxy implements Gate {
     return permitted(this.#options.decisions.decideHost(this.#plan, { host, port, via }));
   }
 
-  decideRequest(rule: EgressRule, asked: AskedRequest): void {
-    permitted(this.#options.decisions.decideRequest(rule, asked));
+  decideRequest(rule: EgressRule, asked: AskedRequest): boolean {
+    const credential = this.#credentialOf(rule);
+    const decision = permitted(this.#options.decisions.decideRequest(rule, { ...asked, credential }));
+    if (loginRequest(this.#plan.credentials, asked)?.does === 'end') throw new Refused('login-kept', rule.id);
+    return decision.credential !== undefined;
+  }
+
+  async broker(
+    rule: EgressRule,
+    request: { target: string; headers: readonly string[] },
+    isLent: boolean,
+  ): Promise<Brokered | null> {
+    if (rule.credential === undefined) return null;
+    const credential = this.#credentialOf(rule);
+    if (!credential) throw new Refused('no-credential', rule.id);
+    return this.#broker.brokered(request, { credential, isLent, rule: rule.id });
+  }
+
+  tokens(rule: EgressRule, asked: Pick<AskedRequest, 'host' | 'port' | 'target' | 'method'>): AnswerTokens | null {
+    const { does, credential } = loginRequest(this.#plan.credentials, asked) ?? {};
+    if (does !== 'refresh' || !credential?.login) return null;
+    const { refreshPlaceholder } = credential.login;
+    return async (body, contentType) => {
+      const kind = asked.method === 'POST' ? tokenRequestKind(body, contentType, refreshPlaceholder) : 'other';
+      if (kind !== 'refresh') throw new Refused(kind === 'foreign' ? 'foreign-credential' : 'login-kept', rule.id);
+      return tokenAnswer(credential, await this.#broker.validMs(credential.name, rule.id));
+    };
+  }
+
+  #credentialOf({ credential: wanted }: EgressRule): PlannedCredential | null {
+    return this.#plan.credentials?.find(({ name }) => name === wanted) ?? null;
   }
 
   async connect(rule: EgressRule, host: string, port: number): Promise<Duplex> {
@@ -162,15 +223,15 @@ export class SandboxProxy implements Gate {
     return { take: direction => this.#take(use, direction), end: () => this.#end(use) };
   }
 
-  refuse(client: Duplex, asked: Asked, { reason, rule }: Refused): string | null {
+  refuse(client: Duplex, asked: Asked, { reason, rule }: Refused, entry?: string): string | null {
     const answer = this.#accounts.refused(asked, reason, rule);
     if (answer === 'close') {
       this.#closeLater(client);
       return null;
     }
     const isLast = answer === 'explain-last';
-    const text = this.#options.decisions.refusalText({ ...asked, reason, isLast, ...(rule === null ? {} : { rule }) });
-    return `${text}\n`;
+    const facts = { ...asked, reason, isLast, ...(rule === null ? {} : { rule }), ...(entry ? { entry } : {}) };
+    return `${this.#options.decisions.refusalText(facts)}\n`;
   }
 
   async tunnel(client: Duplex, host: string, port: number): Promise<void> {
@@ -182,12 +243,32 @@ export class SandboxProxy implements Gate {
     const { client } = connection;
     if (listener === 'proxy') return this.#http.serve(client, { kind: 'proxy' });
     if (listener === 'socks') return this.#socks(connection);
+    if (listener === 'git') return this.#git(connection);
+    const base = this.#baseUrlAt(listener);
+    if (base) return this.#serveBaseUrl(connection, base);
     const host = listener.host ?? this.#plan.names.find(({ address }) => address === listener.address)?.host ?? '';
     const asked = { host: host === '' ? listener.address : host, port: listener.port };
     try {
       await this.#lead(connection, { ...asked, via: 'name' }, () => {});
     } catch (error) {
       this.#refuseUnasked(client, asked, error);
+    }
+  }
+
+  #baseUrlAt({ address, port }: NamedListener): BaseUrl | undefined {
+    return address === BASE_ADDRESS ? this.#plan.baseUrls?.find(({ at }) => at === port) : undefined;
+  }
+
+  /** HTTP of a listener that has one host behind it, and of nobody else. */
+  async #serveBaseUrl(connection: Connection, { at, ...target }: BaseUrl): Promise<void> {
+    const aliases = [BASE_ADDRESS, 'localhost'].map(name => `${name}:${at}`);
+    try {
+      const { rule, host } = this.decide(target.host, target.port, 'base-url');
+      const use = this.#use(connection, rule, host, target.port);
+      connection.client.once('close', () => this.#end(use));
+      this.#http.serve(connection.client, { kind: 'origin', ...target, via: 'base-url', aliases });
+    } catch (error) {
+      this.#refuseUnasked(connection.client, target, error);
     }
   }
 
@@ -201,12 +282,13 @@ export class SandboxProxy implements Gate {
       isReady();
       return this.#serveHttp(connection, rule, { ...target, via: asked.via });
     }
+    const readHello = this.#startHello(connection, rule, { host, via: asked.via });
     const upstream = await this.#dial(rule, host, asked.port, connection.signal);
     connection.client.once('close', () => upstream.destroy());
     if (connection.client.destroyed) return void upstream.destroy();
     isReady();
     try {
-      const hello = rule.protocol === 'tls' ? await this.#hello(connection, rule, host) : NOTHING;
+      const hello = await readHello();
       use.row = this.#accounts.allowed(target, rule.id);
       connection.isOpen = true;
       this.#take(use, 'out')(hello.length);
@@ -216,6 +298,15 @@ export class SandboxProxy implements Gate {
       upstream.destroy();
       this.#refuseUnasked(connection.client, target, error);
     }
+  }
+
+  // A client that believes to talk to the server does not wait to be told: what it says is read while its server is dialled.
+  #startHello(connection: Connection, rule: EgressRule, to: { host: string; via: Via }): () => Promise<Buffer> {
+    if (rule.protocol !== 'tls') return () => Promise.resolve(NOTHING);
+    if (to.via !== 'name') return () => this.#hello(connection, rule, to.host);
+    const early = this.#hello(connection, rule, to.host);
+    early.catch(() => {});
+    return () => early;
   }
 
   async #serveHttp(connection: Connection, rule: EgressRule, target: Asked & { via: Via }): Promise<void> {
@@ -279,6 +370,51 @@ export class SandboxProxy implements Gate {
     }
   }
 
+  async #git(connection: Connection): Promise<void> {
+    const { client } = connection;
+    const asked: Asked & { entry?: string } = { host: '', port: 0 };
+    try {
+      const first = await readPrefix(client, 2 * MAX_GIT_BYTES, readGitRequest);
+      if (first === null) return void client.destroy();
+      if (first.value.kind === 'refused') throw new Refused('bad-request');
+      const { request, length } = first.value;
+      Object.assign(asked, { host: request.host, port: request.port, entry: repositoryEntry(request) });
+      if (first.bytes.length > length) client.unshift(first.bytes.subarray(length));
+      await this.#runGit(connection, request);
+    } catch (error) {
+      const refused = error instanceof Refused ? error : new Refused('unreachable');
+      const text = client.destroyed ? null : this.refuse(client, asked, refused, asked.entry);
+      if (text === null) return;
+      client.write(gitFrame('E', text));
+      endGit(client, GIT_REFUSED);
+    }
+  }
+
+  async #runGit(connection: Connection, request: GitRequest): Promise<void> {
+    const { client, signal } = connection;
+    const { rule, host } = this.decide(request.host, request.port, 'git');
+    const { login, command } = permitted(this.#options.decisions.decideRepository(rule, request));
+    if (this.#gitRunning >= MAX_GIT) throw new Refused('limit', rule.id);
+    this.#gitRunning += 1;
+    const use = this.#use(connection, rule, host, request.port);
+    try {
+      const { upstream, ssh = {} } = this.#plan;
+      // ssh connects by itself, and a company’s proxy is not asked for it.
+      if (upstream && rule.private !== true) throw new Refused('unreachable', rule.id, 'there is an upstream proxy');
+      const deadline = AbortSignal.timeout(this.limits.connectMs);
+      const options = { ...this.#dialling(), signal: AbortSignal.any([deadline, signal]) };
+      const [address = ''] = await checkedAddresses(rule, host, options);
+      if (client.destroyed) return;
+      use.row = this.#accounts.allowed({ host, port: request.port }, rule.id);
+      connection.isOpen = true;
+      const target = { host, port: request.port, address, login, command, protocol: request.protocol };
+      await relayGit(client, target, ssh, direction => this.#take(use, direction));
+    } finally {
+      this.#gitRunning -= 1;
+      this.#end(use);
+    }
+  }
+
   #endSocks(client: Duplex, reply: Buffer): void {
     client.end(reply);
     lingering(client);
@@ -295,13 +431,18 @@ export class SandboxProxy implements Gate {
   }
 
   async #dial(rule: EgressRule, host: string, port: number, signal: AbortSignal): Promise<Duplex> {
-    const { resolve = resolveHere, decisions } = this.#options;
-    return dial(rule, host, port, {
+    return dial(rule, host, port, { ...this.#dialling(), signal });
+  }
+
+  #dialling(): Omit<DialOptions, 'signal'> {
+    const { resolve = this.#resolve, decisions } = this.#options;
+    return {
       resolve,
-      signal,
+      own: () => this.#own(''),
       connectMs: this.limits.connectMs,
+      upstream: this.#plan.upstream,
       check: (...asked) => void permitted(decisions.decideAddress(...asked)),
-    });
+    };
   }
 
   #use(connection: Connection, rule: EgressRule, host: string, port: number): Use {
@@ -330,7 +471,8 @@ export class SandboxProxy implements Gate {
   }
 
   #isStillAllowed({ rule, host, port }: Use): boolean {
-    const decision = this.#options.decisions.decideHost(this.#plan, { host, port, via: 'connect' });
+    const via = rule.protocol === 'ssh' ? 'git' : rule.mode === 'base-url' ? rule.mode : 'connect';
+    const decision = this.#options.decisions.decideHost(this.#plan, { host, port, via });
     return decision.allowed && JSON.stringify(decision.rule) === JSON.stringify(rule);
   }
 
@@ -380,7 +522,7 @@ class Connection {
   }
 
   close(): void {
-    this.#closing.abort();
+    this.#closing.abort(ABORTED);
     this.client.destroy();
   }
 }
@@ -447,4 +589,11 @@ function inspectedNames({ rules }: EgressPlan): string[] {
 function authorityFor(plan: EgressPlan): SandboxAuthority | null {
   const names = inspectedNames(plan);
   return names.length > 0 ? new SandboxAuthority(names) : null;
+}
+
+// The entry of an allow-list that would allow a request, for a person to read; only what a repository can be called is shown.
+function repositoryEntry({ login, host, port, path, service }: GitRequest): string {
+  const at = `ssh:${login ?? 'git'}@${host}${port === 22 ? '' : `:${port}`}`;
+  const repository = path.replace(/^\//, '').replace(/\.git$/, '') || '<repository>';
+  return `${at}/${repository}${service === PUSH ? ':push' : ''}`;
 }

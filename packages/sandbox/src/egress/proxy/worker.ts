@@ -3,8 +3,11 @@
 import { parentPort } from 'node:worker_threads';
 import type { MessagePort } from 'node:worker_threads';
 import { decideAddress, decideHost, decideRequest } from '../decide.ts';
+import { decideRepository } from '../repository.ts';
 import { listen } from '../relay/relay.ts';
 import type { Relay } from '../relay/relay.ts';
+import { CREDENTIAL_MS } from '../credentials/provider.ts';
+import type { CredentialValue } from '../credentials/provider.ts';
 import type { Order, Reply, Result, SandboxTrust, TaskOrder } from './proxy.ts';
 import { refusalText } from './refusal-text.ts';
 import { SandboxProxy } from './sandbox-proxy.ts';
@@ -16,15 +19,32 @@ interface Task {
   readonly extraRoots: string;
 }
 
-const decisions = { decideHost, decideAddress, decideRequest, refusalText };
+const decisions = { decideHost, decideAddress, decideRequest, decideRepository, refusalText };
 
 /** Obeys the orders that come over a port. */
 function serve(port: MessagePort): void {
   const tasks = new Map<string, Task>();
   const reply = (message: Reply): void => port.postMessage(message);
+  const asked = new Map<number, (value: CredentialValue | null) => void>();
+  let questions = 0;
+
+  // Values are with the thread that owns the sandboxes.
+  const ask = (task: string) => (credential: string, refused?: string) =>
+    new Promise<CredentialValue>((resolve, reject) => {
+      const number = (questions += 1);
+      const settle = (value: CredentialValue | null): void => {
+        clearTimeout(timer);
+        asked.delete(number);
+        if (value) resolve(value);
+        else reject(new Error('the credential cannot be had'));
+      };
+      const timer = setTimeout(settle, CREDENTIAL_MS, null);
+      asked.set(number, settle);
+      reply({ is: 'ask', number, task, credential, ...(refused === undefined ? {} : { refused }) });
+    });
 
   const open = async ({ task: id, plan, transport, extraRoots }: Extract<Order, { do: 'open' }>): Promise<Result> => {
-    const proxy = new SandboxProxy({ plan, decisions, extraRoots });
+    const proxy = new SandboxProxy({ plan, decisions, extraRoots, ask: ask(id) });
     const relay = await listen(transport, plan, (listener, stream) => proxy.accept(listener, stream));
     tasks.set(id, { proxy, relay, extraRoots });
     relay.bound.then(
@@ -52,7 +72,7 @@ function serve(port: MessagePort): void {
     return { trust: trustOf({ proxy, extraRoots }) };
   };
 
-  const obey = async (order: Order): Promise<Result> => {
+  const obey = async (order: Exclude<Order, { do: 'answer' }>): Promise<Result> => {
     if (order.do === 'open') return open(order);
     const task = tasks.get(order.task);
     if (!task) throw new Error('the sandbox has no proxy');
@@ -61,6 +81,10 @@ function serve(port: MessagePort): void {
   };
 
   port.on('message', (order: Order) => {
+    if (order.do === 'answer') {
+      asked.get(order.number)?.(order.value);
+      return;
+    }
     obey(order).then(
       result => reply({ is: 'done', number: order.number, result }),
       (error: unknown) =>
@@ -70,8 +94,8 @@ function serve(port: MessagePort): void {
 }
 
 function trustOf({ proxy, extraRoots }: Pick<Task, 'proxy' | 'extraRoots'>): SandboxTrust | null {
-  if (proxy.certificate === null) return null;
-  const certificate = [extraRoots, proxy.certificate].filter(text => text !== '').join('\n');
+  if (proxy.certificate === null && extraRoots === '') return null;
+  const certificate = [extraRoots, proxy.certificate ?? ''].filter(text => text !== '').join('\n');
   return { certificate, bundle: `${hostRoots().trimEnd()}\n${certificate}` };
 }
 

@@ -6,6 +6,7 @@
 
 import { TextDecoder } from 'node:util';
 import type { EgressPlan } from '../../contract/egress.ts';
+import { isRepository } from '../plan.ts';
 
 /** Where the proxy listens inside for CONNECT and plain HTTP. */
 const PROXY_PORT = 3128;
@@ -13,10 +14,14 @@ const PROXY_PORT = 3128;
 /** Where it listens inside for SOCKS5. */
 const SOCKS_PORT = 1080;
 
+/** Where Git’s client inside asks for repositories over SSH, if a rule allows one: an address that nothing else has. */
+const GIT_LISTENER = '127.7.0.1:9418';
+
 /** The listener inside that a connection came in at. */
 export type Listener =
   | 'proxy'
   | 'socks'
+  | 'git'
   | {
       /** The loopback address inside. */
       readonly address: string;
@@ -144,6 +149,8 @@ export class Control {
       [`${OWN}:${PROXY_PORT}`, 'proxy'],
       [`${OWN}:${SOCKS_PORT}`, 'socks'],
     ]);
+    if (this.#plan.rules.some(isRepository)) table.set(GIT_LISTENER, 'git');
+    for (const { at, host } of this.#plan.baseUrls ?? []) table.set(`${OWN}:${at}`, { address: OWN, port: at, host });
     const named = [...this.#plan.names, ...[...this.#asked].map(([host, address]) => this.#below(host, address))];
     for (const { host, address, ports } of named)
       for (const port of ports)
@@ -157,10 +164,11 @@ export class Control {
 }
 
 /** What of a plan does not fit into a forwarder, in words; null if all of it does. */
-export function excessOf({ names, rules }: Pick<EgressPlan, 'names' | 'rules'>): string | null {
-  const listeners = names.reduce((sum, { ports }) => sum + ports.length, 0);
+export function excessOf({ names, rules, baseUrls }: Pick<EgressPlan, 'names' | 'rules' | 'baseUrls'>): string | null {
+  const listeners = names.reduce((sum, { ports }) => sum + ports.length, baseUrls?.length ?? 0);
   if (names.length > MAX_NAMES - MAX_ASKED) return `${names.length} names; at most ${MAX_NAMES - MAX_ASKED}`;
-  if (listeners > MAX_LISTENERS - 2) return `${listeners} names with their ports; at most ${MAX_LISTENERS - 2}`;
+  const most = MAX_LISTENERS - (rules.some(isRepository) ? 3 : 2);
+  if (listeners > most) return `${listeners} names with their ports; at most ${most}`;
   const suffixes = suffixesOf({ rules }).length;
   return suffixes > MAX_SUFFIXES ? `${suffixes} wildcard names; at most ${MAX_SUFFIXES}` : null;
 }

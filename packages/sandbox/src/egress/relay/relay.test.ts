@@ -12,7 +12,9 @@ import type { EgressPlan } from '../../contract/egress.ts';
 import type { Listener } from './control.ts';
 import { listen, type Relay, SOCKET } from './relay.ts';
 
-const FORWARDER = fileURLToPath(new URL('../../../forwarder/forwarder-x86_64', import.meta.url));
+// Another one than this processor’s, under an emulator: `.ci/long egress`.
+const FORWARDER =
+  process.env['ACODE_TEST_FORWARDER'] ?? fileURLToPath(new URL('../../../forwarder/forwarder-x86_64', import.meta.url));
 const source = { layer: 'request', where: 'policy.network' } as const;
 const allow = (host: string, port: number): EgressPlan['rules'][number] => ({
   ...{ id: `allow/${host}:${port}`, verdict: 'allow', host, port, protocol: 'tcp', mode: 'pass' },

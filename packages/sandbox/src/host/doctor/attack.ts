@@ -11,7 +11,7 @@ import { mountRequests } from './probes/mount-requests.ts';
 import { reachable } from './probes/network.ts';
 import { policyRequests } from './probes/policy-requests.ts';
 import { memory, memoryFiles, openFiles, output, processes, stubborn } from './probes/resources.ts';
-import { environment as environmentProbe, oddSources, verification } from './probes/secrets.ts';
+import { environment as environmentProbe, maskedFiles, oddSources, verification } from './probes/secrets.ts';
 import { hostileOutput, leftBehind, repositoryTakeover, shadowedPrograms } from './probes/workspace.ts';
 import { gradeOf } from './report.ts';
 import type { AttackOptions, AttackReport, Probe } from './report.ts';
@@ -35,6 +35,7 @@ const TRIALS: readonly Trial[] = [
   openFiles,
   output,
   environmentProbe,
+  maskedFiles,
   verification,
   oddSources,
   shadowedPrograms,

@@ -17,6 +17,7 @@ import {
   workspaceChecks,
 } from './checks/machine.ts';
 import { engineChecks, noEngine } from './checks/engine.ts';
+import type { Level } from '../../contract/levels.ts';
 import type { Examined } from './checks/engine.ts';
 import type { Check, DoctorReport } from './report.ts';
 
@@ -31,8 +32,19 @@ export interface Patient {
   readonly socket: string | null;
   /** What was found about the configuration. */
   readonly configuration: readonly Check[];
+  /** The level that commands get without an engine, where the configuration chose one. */
+  readonly local?: LocalLevel | null;
   /** Asks the engine; rejects where there is none. */
   diagnose(signal: AbortSignal): Promise<Examined>;
+}
+
+/** A level without an engine that the configuration chose. */
+export interface LocalLevel {
+  readonly level: Level;
+  /** Whether it only stands in for an engine, where this host has none at all. */
+  readonly standsIn: boolean;
+  /** Tries whether it is available. */
+  check(): Promise<Check>;
 }
 
 // Together they leave room for the start of a process within two seconds.
@@ -61,6 +73,8 @@ interface Unasked {
   readonly reason: string;
   readonly remedy: string;
   readonly socket: string | null;
+  /** Whether there is no engine at all, rather than one that does not answer. */
+  readonly absent?: boolean;
 }
 
 type Asked = Examined | Unasked;
@@ -73,12 +87,21 @@ async function withEngine(patient: Patient): Promise<Asked> {
   };
   const asked = patient.diagnose(AbortSignal.timeout(ENGINE_MS)).catch((error: unknown) => {
     if (error instanceof AcodeError)
-      return { reason: unavailableReason(error), remedy: error.hint, socket: socketTried(error) };
+      return {
+        reason: unavailableReason(error),
+        remedy: error.hint,
+        socket: socketTried(error),
+        absent: isAbsent(error),
+      };
     // What a deadline of this process ends says only that there was one.
     if (error instanceof Error && ['AbortError', 'TimeoutError'].includes(error.name)) return slow;
     return { ...slow, reason: error instanceof Error ? error.message : String(error) };
   });
   return within(ENGINE_MS, asked, slow);
+}
+
+function isAbsent(error: Error): boolean {
+  return error instanceof AcodeError && error.is('ACODE-SBX-008') && error.context.absent === true;
 }
 
 // Of several places the first is the one that an engine has unless told otherwise; another transport has no file to look at.
@@ -91,16 +114,26 @@ function socketTried(error: Error): string | null {
 async function engineSection(patient: Patient, asked: Promise<Asked>): Promise<Check[]> {
   const [diagnosis, appArmor] = await Promise.all([asked, within(LOOK_MS, kernelHasAppArmor(), null)]);
   const { uid, identity, image } = patient;
+  const local = localLevel(patient, diagnosis);
+  const level = local ? [await looked('level', 'Isolation level', local.check())] : [];
   if ('reason' in diagnosis) {
     const { reason, remedy, socket } = diagnosis;
+    // Nobody has to mend the socket of an engine that no command needs.
+    if (local) return [...level, noEngine(reason, remedy, local.level)];
     const seen = socket === null ? [] : [await looked('socket', 'Socket permissions', socketCheck(socket, uid))];
-    return [noEngine(reason, remedy), ...seen];
+    return [noEngine(reason, remedy, null), ...seen];
   }
   return [
+    ...level,
     ...engineChecks(diagnosis, { image, uid, identity, appArmor, now: Date.now() }),
     await looked('socket', 'Socket permissions', socketCheck(diagnosis.engine.socket, uid)),
     await looked('engine-disk', 'Engine’s disk', diskCheck('engine-disk', 'Engine’s disk', diagnosis.rootDirectory)),
   ];
+}
+
+function localLevel({ local = null }: Patient, asked: Asked): LocalLevel | null {
+  if (local?.standsIn !== true) return local;
+  return 'reason' in asked && asked.absent === true ? local : null;
 }
 
 async function machineSection({ uid, directories }: Patient): Promise<Check[]> {

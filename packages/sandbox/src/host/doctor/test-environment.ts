@@ -18,6 +18,7 @@ const ALL: readonly Weakening[] = [
   'no-new-privileges',
   'read-only-root',
   'protected-paths',
+  'masks',
   'network',
   'pids',
   'memory',

@@ -8,6 +8,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { BuildProjectOptions, ProjectImage } from '../../contract/project-image.ts';
 import type { OpenFurther, Planned } from '../../run/host.ts';
 import { cannotFetch, runInstall, tooLong } from './installing.ts';
+import type { Installing } from './installing.ts';
 import type { BuiltImage, EngineBackend, ImageBuilds } from '../../isolation/backend.ts';
 import {
   NO_INSTALL,
@@ -56,7 +57,7 @@ const MAX_TIMEOUT_MS = 24 * 3600 * 1000;
 const MAX_SHOWN = 20;
 const KIND = 'project';
 const NOTHING_TO_FETCH_FROM =
-  'the install command has no network, and no cache was ever filled for it: it may wait in vain. --network bridge gives it one (docs/project-images.md).';
+  'the install command has no network, and no cache was ever filled for it: it may wait in vain. --network allow=… gives it one (docs/project-images.md).';
 const INSTALLED_NO_MORE =
   'the project image was built with an install command before, and this build has none: what that installed is no longer in it. --install runs one again.';
 // In place of the base’s id, which is an input of its own.
@@ -76,7 +77,7 @@ interface Building {
 interface BuildProgress {
   image: string;
   /** What the install command was planned with, while it runs. */
-  installing: Planned | null;
+  installing: Pick<Installing, 'planned' | 'install'> | null;
 }
 
 /** Builds the image of the host’s workspace, or finds that nothing has changed. */
@@ -238,7 +239,7 @@ async function make(making: Making): Promise<BuiltImage> {
     const { onOutput, onStep } = building.options;
     const installing = { install, workspace: stage.root, planned, image, engine, openFurther, clock, onOutput };
     if (cannotFetch(planned, install)) operation.step('warn', NOTHING_TO_FETCH_FROM);
-    building.stand.installing = planned;
+    building.stand.installing = installing;
     onStep?.('install');
     await runInstall(installing, signal);
     building.stand.installing = null;

@@ -140,6 +140,6 @@ function nothingInstalled(): AcodeError {
     field: 'policy.deps',
     reason: `the project image has no dependencies: no directory named ${[...NAMES].join(', ')} is in it`,
     remedy:
-      'Build it with the command that installs them: `acode sandbox build-image --install "npm ci --ignore-scripts" --network bridge`. If it was built by an earlier version, add --force.',
+      'Build it with the command that installs them: `acode sandbox build-image --install "npm ci --ignore-scripts" --network allow=npm:install`. If it was built by an earlier version, add --force.',
   });
 }

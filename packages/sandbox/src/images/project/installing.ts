@@ -62,7 +62,7 @@ export async function runInstall(installing: Installing, signal: AbortSignal): P
 /** Rejects an install command that did not end well, with the network’s absence where that may be why. */
 export function assertSucceeded(
   { exitCode, timedOut, denials }: Pick<RunResult, 'exitCode' | 'timedOut' | 'denials'>,
-  { image, planned }: Pick<Installing, 'image' | 'planned'>,
+  { image, ...installing }: Pick<Installing, 'image' | 'planned' | 'install'>,
 ): void {
   if (exitCode === 0) return;
   const how = timedOut ? 'took longer than its time limit' : `ended with ${exitCode ?? 'no exit status'}`;
@@ -74,7 +74,7 @@ export function assertSucceeded(
       image,
       reason: offline ? `the install command ${how}, and it had no network` : `the install command ${how}`,
       remedy: offline
-        ? networkRemedy(planned)
+        ? networkRemedy(installing)
         : limit
           ? remedyOf(limit.context.denial)
           : 'What it printed says more. It runs in a sandbox on a copy of the project, with the network of its policy.',
@@ -84,19 +84,19 @@ export function assertSucceeded(
 }
 
 // What to do where an install command could not fetch what it needs.
-function networkRemedy({ policy }: Pick<Planned, 'policy'>): Text {
-  return denialWording(noNetwork(policy));
+function networkRemedy({ planned, install }: Pick<Installing, 'planned' | 'install'>): Text {
+  return denialWording(noNetwork(planned.policy, install.command));
 }
 
 /** What is said where the time for a build is up: while the install command ran under a plan, or else. */
 export function tooLong(
   timeoutMs: number,
-  installing: Pick<Planned, 'policy'> | null,
+  installing: Pick<Installing, 'planned' | 'install'> | null,
 ): { readonly reason: string; readonly remedy: Text } {
   const reason = `it took longer than ${timeoutMs / 1000} s`;
   if (installing === null)
     return { reason, remedy: 'Give it more time, or list in .dockerignore what the image need not have.' };
-  if (installing.policy.network.value.kind !== 'none')
+  if (installing.planned.policy.network.value.kind !== 'none')
     return { reason: `${reason}, and the install command was still running`, remedy: 'Give it more time: --timeout.' };
   return {
     reason: `${reason}, and the install command was still running; it had no network, which may be what it waited for`,

@@ -1,7 +1,8 @@
 // Base of a project image: chosen like the image of any command here, checked, and the template of the build.
 
 import type { Command } from '../../contract/command.ts';
-import { AcodeError, ERRORS } from '../../contract/errors.ts';
+import { ERRORS } from '../../contract/error-table.ts';
+import { AcodeError } from '../../contract/errors.ts';
 import type { Text } from '../../contract/wording.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import { policyFrom } from '../../contract/policy.ts';

@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { removeTree } from './removal.ts';
+import { removeTree } from '../../workspace/removal.ts';
 import { hashContents } from './contents.ts';
 import { Stage, removeForgottenStages } from './stage.ts';
 

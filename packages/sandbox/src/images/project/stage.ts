@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
 import { changed, contentOf } from './contents.ts';
 import type { Context, ContextEntry } from './context.ts';
-import { removeTree } from './removal.ts';
+import { removeTree } from '../../workspace/removal.ts';
 
 // Made for what is large and may live longer than memory: many systems have the other one in memory.
 const LARGE_TEMPORARY = '/var/tmp';

@@ -473,7 +473,10 @@ export function weakenedSpec(spec: SandboxSpec, weakenings: readonly Weakening[]
   const { limits } = spec;
   return {
     ...spec,
-    mounts: without('protected-paths') ? spec.mounts.filter(({ purpose }) => purpose !== 'protected') : spec.mounts,
+    mounts: spec.mounts.filter(
+      ({ purpose }) =>
+        !(without('protected-paths') && purpose === 'protected') && !(without('masks') && purpose === 'masked'),
+    ),
     tmpfs: without('tmpfs-size') ? spec.tmpfs.map(tmpfs => ({ ...tmpfs, bytes: LOOSE.tmpBytes })) : spec.tmpfs,
     limits: {
       ...limits,

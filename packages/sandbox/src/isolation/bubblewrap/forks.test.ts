@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
-import { partAt } from '../../workspace/fork/store.ts';
+import { partAt } from '../../workspace/fork/overlay.ts';
 import { type KernelView, parseMountinfo } from '../kernel.ts';
 import { assertForks, beforeBubblewrap, forkArguments, forkDifferences, type ForkTools } from './forks.ts';
 

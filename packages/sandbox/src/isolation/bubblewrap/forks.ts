@@ -7,7 +7,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
 import { assertOptions, overlayOptions } from '../../workspace/fork/overlay.ts';
-import { partAt } from '../../workspace/fork/store.ts';
+import { partAt } from '../../workspace/fork/overlay.ts';
 import type { WaitingSandbox } from '../backend.ts';
 import { type Difference, type KernelView, mounted } from '../kernel.ts';
 import { type ForkedMount, forkedMounts, overlayDifferences, swappedParts } from '../overlays.ts';

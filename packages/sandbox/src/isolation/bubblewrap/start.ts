@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Limits } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
+import { shortageIn } from '../../contract/system-error.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Child, parseLimits, signalNamed } from '../process/child.ts';
 import type { Observed, SandboxProcesses } from '../process/execution.ts';
@@ -168,7 +169,7 @@ async function reasonOf(child: Child): Promise<string> {
 }
 
 function failed(spec: SandboxSpec, reason: string, cause?: unknown): AcodeError {
-  return new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason }, { cause });
+  return new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason, ...shortageIn(reason) }, { cause });
 }
 
 // The words that bubblewrap is started with, written one by one from the plan of a sandbox. Pure.

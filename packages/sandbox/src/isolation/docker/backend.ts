@@ -38,6 +38,7 @@ import { refuseDirectFill } from './resources/cache-rules.ts';
 import { SandboxCaches } from './resources/caches.ts';
 import { SandboxDependencies } from './resources/dependencies.ts';
 import { SandboxOverlays } from './resources/overlays.ts';
+import { SandboxServices } from './resources/services.ts';
 import {
   Creation,
   startFailure,
@@ -97,6 +98,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   readonly #engine: Engine;
   readonly #creation: Creation;
   readonly #caches: SandboxCaches;
+  readonly #overlays: SandboxOverlays;
   readonly #attachments: Attachments;
   readonly #runtimes: Runtimes;
   readonly #shells = new Map<string, boolean>();
@@ -107,16 +109,23 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.images = new EngineImages(options);
     this.builds = new DockerBuilds(options.engine);
     this.#caches = new SandboxCaches(options);
+    this.#overlays = new SandboxOverlays({ ...options, prepare: (spec, signal) => this.#whole(spec, signal) });
     this.#attachments = new Attachments([
       new SandboxNetworks(options),
       this.#caches,
       new SandboxDependencies(options),
-      new SandboxOverlays(options),
+      this.#overlays,
       this.#forwarders,
+      new SandboxServices({ ...options, prepare: (spec, network, signal) => this.#whole(spec, signal, network) }),
       ...(options.attachments ?? []),
     ]);
     this.#creation = new Creation(options);
     this.#runtimes = new Runtimes(options.engine);
+  }
+
+  // Podman 4 describes such a container with another control group namespace, and a variable of its own.
+  get withoutServices(): string | null {
+    return this.#isPodman ? 'Podman does not describe a container in the network of another as it is' : null;
   }
 
   get socket(): string {
@@ -139,6 +148,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       cpus: info.NCPU,
       memoryBytes: info.MemTotal,
       reportsOom: !this.#isPodman,
+      ...(this.#isPodman ? {} : throughputOf(info)),
       ...rootDirectoryIn(info),
       runtimes: this.#runtimes.levels,
       standardRuntime: this.#runtimes.standard,
@@ -167,7 +177,12 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async forkWay(): Promise<ForkWay> {
-    return { way: 'volume' };
+    // Podman takes no size for memory.
+    return this.#isPodman ? { way: 'volume' } : { way: 'volume', inMemory: true };
+  }
+
+  collect(spec: SandboxSpec): Promise<void> {
+    return this.#overlays.collect(spec);
   }
 
   describe(spec: SandboxSpec): unknown {
@@ -177,20 +192,25 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     return podmanRequest(createRequest(planned, facts), planned, this.#podmanFacts(facts));
   }
 
-  async prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
+  prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
+    return this.#whole(spec, signal);
+  }
+
+  // `joined` is the network of a service: the namespace of the container that it belongs to.
+  async #whole(spec: SandboxSpec, signal: AbortSignal, joined?: string): Promise<WaitingSandbox> {
     try {
       const whole = await this.#options.egress.planned(spec);
-      return await this.#prepare(this.#isPodman ? planForPodman(whole) : whole, signal);
+      return await this.#prepare(this.#isPodman ? planForPodman(whole) : whole, signal, joined);
     } catch (error) {
       this.#attachments.release(spec);
       throw error;
     }
   }
 
-  async #prepare(spec: SandboxSpec, signal: AbortSignal): Promise<WaitingSandbox> {
+  async #prepare(spec: SandboxSpec, signal: AbortSignal, joined?: string): Promise<WaitingSandbox> {
     // Refused before anything is created: otherwise a cache that can never be filled would remain.
     if (this.#shells.get(spec.image.id) === false) refuseDirectFill(spec);
-    const facts = await this.#facts(spec, signal);
+    const facts = await this.#facts(spec, signal, joined);
     const verified = this.#options.weakness?.verified ?? true;
     if (verified && !runtimeKind(facts.runtime).hostKernel)
       await assertNoNeighbour(this.#creation.mountConflicts, spec, signal);
@@ -228,6 +248,10 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
 
   async remove(id: string, signal: AbortSignal): Promise<void> {
     await this.#creation.remover(id, signal);
+  }
+
+  async freeze(id: string, action: 'pause' | 'unpause', signal: AbortSignal): Promise<void> {
+    return asked(() => this.#engine.containers.freeze(id, action, { signal, deadlineMs: CALL_MS }), signal);
   }
 
   async reopen(planned: SandboxSpec, id: string, signal: AbortSignal): Promise<OpenSandbox> {
@@ -377,13 +401,14 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     }
   }
 
-  async #facts(spec: SandboxSpec, signal: AbortSignal): Promise<AttachedFacts> {
+  async #facts(spec: SandboxSpec, signal: AbortSignal, joined?: string): Promise<AttachedFacts> {
     if (this.#isPodman) refuseOnPodman(spec);
     const runtime = await this.#runtimes.choose(spec, signal);
     const attachments = this.#attachments;
     const facts = {
       network: 'none',
       ...(await attachments.acquire(spec, signal)),
+      ...(joined === undefined ? {} : { network: joined, networkName: joined }),
       ...withForwarder(spec, runtime),
       attachments,
     };
@@ -412,6 +437,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   #direct(spec: SandboxSpec, facts: AttachedFacts): WaitingSandbox {
     if (facts.podman) refuseDirectOnPodman(spec);
     refuseDirectForwarder(spec);
+    refuseDirectServices(spec);
     this.#runtimes.requireProven(facts.runtime, spec.image.reference);
     refuseDirectFill(spec);
     return new DirectContainer({
@@ -454,6 +480,12 @@ function hasMasks({ mounts }: SandboxSpec): boolean {
   return mounts.some(({ purpose }) => purpose === 'masked');
 }
 
+// An engine says of what its kernel lacks, and leaves the limit out then.
+function throughputOf({ CgroupVersion, Warnings }: EngineInfo): Pick<Capability, 'throughput'> {
+  const lacks = (Warnings ?? []).some(one => /throttle\.(?:read|write)_bps_device|io\.max \([rw]bps\)/.test(one));
+  return lacks ? {} : { throughput: CgroupVersion === '2' ? 'all' : 'waiting' };
+}
+
 // The engine gives a sandbox with an allow-list no network.
 function engineNetwork({ network }: SandboxSpec): string {
   return network.kind === 'allow' ? 'none' : networkName(network);
@@ -462,6 +494,14 @@ function engineNetwork({ network }: SandboxSpec): string {
 // The forwarder is a process of the sandbox, and not one that the command may start.
 function withForwarder<Facts extends Pick<EngineFacts, 'ownTasks'>>({ network }: SandboxSpec, facts: Facts): Facts {
   return network.kind === 'allow' ? { ...facts, ownTasks: (facts.ownTasks ?? 0) + 1 } : facts;
+}
+
+function refuseDirectServices({ services, image }: SandboxSpec): void {
+  if (!services) return;
+  throw new AcodeError('ACODE-SBX-016', {
+    what: `A service beside ${image.reference}, which has no shell to wait until it is ready,`,
+    instead: 'Use an image that has /bin/sh.',
+  });
 }
 
 function refuseDirectForwarder({ network, image }: SandboxSpec): void {

@@ -3,7 +3,7 @@
 import { lstatSync, statSync } from 'node:fs';
 import { accessRemedy, socketGroup } from '../socket-group.ts';
 import { absent, unavailable, reasonOf } from './failure.ts';
-import type { EngineFault } from '../../contract/errors.ts';
+import type { EngineFault } from '../../contract/error-table.ts';
 import { EngineError } from './engine/protocol.ts';
 import { Engine } from './engine/index.ts';
 import {

@@ -1,7 +1,8 @@
 // Converts failures of the engine client into acode’s errors.
 
 import { AcodeError } from '../../contract/errors.ts';
-import type { EngineFault } from '../../contract/errors.ts';
+import type { EngineFault } from '../../contract/error-table.ts';
+import { shortageIn } from '../../contract/system-error.ts';
 import { EngineError } from './engine/protocol.ts';
 
 /** The reason for a failure as text: the engine’s own message, if it sent one. */
@@ -37,7 +38,9 @@ export function absent(searched: string): AcodeError {
 export function engineFailure(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (!(error instanceof EngineError)) return error;
-  return new AcodeError('ACODE-SBX-018', { operation: error.operation, reason: reasonOf(error) }, { cause: error });
+  const reason = reasonOf(error);
+  const { operation } = error;
+  return new AcodeError('ACODE-SBX-018', { operation, reason, ...shortageIn(reason) }, { cause: error });
 }
 
 /** Calls the engine, and converts a failure into one of acode’s errors. */

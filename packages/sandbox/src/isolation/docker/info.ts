@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import type { SandboxDetails, SandboxInfo, SandboxState, Status } from '../../contract/host.ts';
 import { LEVELS } from '../../contract/levels.ts';
-import { LEVEL, MANAGED, SANDBOX, SESSION, TASK, givenNameIn } from '../../lifecycle/labels.ts';
+import { LEVEL, MANAGED, SANDBOX, SESSION, TASK, givenNameIn, serviceIn } from '../../lifecycle/labels.ts';
 import { WORKSPACE_TARGET } from '../plan.ts';
 import type { Diagnosis } from '../backend.ts';
 import type { ContainerDetails, ContainerSummary } from './engine/containers.ts';
@@ -82,10 +82,12 @@ function stateOf(state: string): SandboxState {
 
 function labelled(
   labels: Readonly<Record<string, string>>,
-): Pick<SandboxInfo, 'sandboxId' | 'givenName' | 'sessionId' | 'taskId' | 'level' | 'labels'> {
+): Pick<SandboxInfo, 'sandboxId' | 'givenName' | 'service' | 'sessionId' | 'taskId' | 'level' | 'labels'> {
   const givenName = givenNameIn(labels);
+  const service = serviceIn(labels);
   return {
     ...(givenName === null ? {} : { givenName }),
+    ...(service === null ? {} : { service }),
     sandboxId: labels[SANDBOX] ?? '',
     sessionId: labels[SESSION] ?? '',
     taskId: labels[TASK] ?? '',

@@ -5,7 +5,7 @@ import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { cacheMount, type MountedCache } from './resources/cache-rules.ts';
 import { dependencyMounts, type MountedDependency } from './resources/dependency-rules.ts';
-import { overlayMount, type MountedOverlay } from './resources/overlay-rules.ts';
+import { overlayMount, storeMounts, type MountedOverlay } from './resources/overlay-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;
@@ -18,7 +18,7 @@ const HOSTNAME = 'sandbox';
 
 /** Inputs of a request besides the plan: what depends on the engine. */
 export interface EngineFacts {
-  /** `none`, or the id of the network: names are not unique. */
+  /** `none`, the id of the network (names are not unique), or for a service the container whose namespace it joins. */
   readonly network: string;
   /** Its name, which an engine reports before a container starts. */
   readonly networkName?: string;
@@ -42,7 +42,8 @@ export interface EngineFacts {
 export function createRequest(spec: SandboxSpec, facts: EngineFacts): Record<string, unknown> {
   return {
     Image: spec.image.id,
-    Hostname: HOSTNAME,
+    // Who joins the namespace of another container has its host name, and no engine takes one.
+    ...(isJoining(facts) ? {} : { Hostname: HOSTNAME }),
     User: `${spec.user.uid}:${spec.user.gid}`,
     WorkingDir: spec.workdir,
     // Set explicitly, so that the container inherits neither the entrypoint nor the command of the image.
@@ -105,6 +106,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
       ...spec.mounts.map((mount, at) => (mount.overlay ? overlayMount(spec, at, facts.overlays) : mountRequest(mount))),
       ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches)),
       ...dependencyMounts(spec, facts.dependencies),
+      ...storeMounts(spec),
     ],
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),
@@ -112,6 +114,7 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     // The engine reads an absent or zero value as “as much swap again as memory”.
     MemorySwap: limits.memoryBytes + limits.swapBytes,
     NanoCpus: Math.round(limits.cpus * 1e9),
+    ...throughputOf(spec),
     PidsLimit: limits.pids + (facts.ownTasks ?? 0),
     OomKillDisable: false,
     // If the machine itself runs out of memory, the kernel kills a sandbox first.
@@ -134,9 +137,35 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     DeviceCgroupRules: [],
     GroupAdd: [],
     Dns: [...spec.dns],
-    ExtraHosts: [],
+    ExtraHosts: serviceHosts(spec),
     Sysctls: {},
   };
+}
+
+// Absent without a limit: the request of every other sandbox is what it was.
+function throughputOf({ throughput }: Pick<SandboxSpec, 'throughput'>): Record<string, unknown> {
+  if (!throughput) return {};
+  const { devices, readBytes, writeBytes } = throughput;
+  const rates = (rate: number | undefined): unknown[] =>
+    rate === undefined ? [] : devices.map(device => ({ Path: device, Rate: rate }));
+  return { BlkioDeviceReadBps: rates(readBytes), BlkioDeviceWriteBps: rates(writeBytes) };
+}
+
+/** The names of the services in a sandbox, as the engine takes them. */
+function serviceHosts({ services = [] }: Pick<SandboxSpec, 'services'>): string[] {
+  return services.map(({ name }) => `${name}:127.0.0.1`);
+}
+
+const JOINED = 'container:';
+
+/** The network of a sandbox that joins the namespace of another container. */
+export function joinedNetwork(containerId: string): string {
+  return `${JOINED}${containerId}`;
+}
+
+/** Whether a sandbox joins the network namespace of another one. */
+function isJoining({ network }: Pick<EngineFacts, 'network'>): boolean {
+  return network.startsWith(JOINED);
 }
 
 // Structured mounts, never a `Binds` string: that splits at colons and creates missing directories on the host, as

@@ -30,12 +30,8 @@ const EDITS: Readonly<Record<Exclude<Weakening, 'network' | 'verification'>, Edi
   'read-only-root': (_, host) => {
     host['ReadonlyRootfs'] = false;
   },
-  'protected-paths': (_, host, spec) => {
-    const covers = new Set(spec.mounts.filter(({ purpose }) => purpose === 'protected').map(({ target }) => target));
-    const isCover = (mount: unknown): boolean =>
-      typeof mount === 'object' && mount !== null && 'Target' in mount && covers.has(String(mount.Target));
-    host['Mounts'] = list(host['Mounts']).filter(mount => !isCover(mount));
-  },
+  'protected-paths': (_, host, spec) => uncover(host, spec, 'protected'),
+  masks: (_, host, spec) => uncover(host, spec, 'masked'),
   pids: (_, host) => {
     host['PidsLimit'] = 512;
   },
@@ -147,6 +143,14 @@ export class UnverifiedSandbox implements WaitingSandbox {
   [Symbol.asyncDispose](): Promise<void> {
     return this.#sandbox[Symbol.asyncDispose]();
   }
+}
+
+// Takes the mounts away that lie over parts of the workspace.
+function uncover(host: Fields, spec: SandboxSpec, over: 'protected' | 'masked'): void {
+  const covers = new Set(spec.mounts.filter(({ purpose }) => purpose === over).map(({ target }) => target));
+  const isCover = (mount: unknown): boolean =>
+    typeof mount === 'object' && mount !== null && 'Target' in mount && covers.has(String(mount.Target));
+  host['Mounts'] = list(host['Mounts']).filter(mount => !isCover(mount));
 }
 
 function options(host: Fields): string[] {

@@ -1,7 +1,8 @@
 // Which process a number stands for: numbers are used again, a number together with a start time is not.
 
 import { readFileSync, readdirSync } from 'node:fs';
-import { readFile, readdir } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
+import { processIds } from '../../lifecycle/processes.ts';
 
 /** A process of this host that cannot be mistaken for another. */
 export interface ProcessIdentity {
@@ -44,11 +45,8 @@ export function groupLives(group: number): boolean {
   } catch {
     return false;
   }
-  try {
-    return readdirSync('/proc').some(name => /^\d+$/.test(name) && isLivingMember(Number(name), group));
-  } catch {
-    return true;
-  }
+  const listed = processIds();
+  return listed.length === 0 || listed.some(pid => isLivingMember(pid, group));
 }
 
 function isLivingMember(pid: number, group: number): boolean {
@@ -104,10 +102,7 @@ async function childrenOf(parent: number): Promise<number[]> {
   // Kernels may be built without that list.
   const near = Array.from({ length: NEAR }, (_, index) => parent + 1 + index).filter(isChild);
   if (near.length > 0) return near;
-  return (await readdir('/proc'))
-    .filter(name => /^\d+$/.test(name))
-    .map(Number)
-    .filter(isChild);
+  return processIds().filter(isChild);
 }
 
 function parentOf(pid: number): number | null {

@@ -1,12 +1,13 @@
 // Sandboxes that are processes of this host without a wall around them: what levels ulimit and none have in common.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { chmod, mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Level } from '../../contract/levels.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
+import { shortageIn } from '../../contract/system-error.ts';
 import type { Capability, WaitingSandbox, Weakening } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
 import { WORKSPACE_TARGET } from '../plan.ts';
@@ -14,6 +15,7 @@ import { Child, signalNamed } from './child.ts';
 import { Guard, type Observed, type SandboxProcesses, WaitingProcesses } from './execution.ts';
 import { assertInPlace } from './held.ts';
 import { groupLives, identify, isAlive, type ProcessIdentity } from './identity.ts';
+import { processIds } from '../../lifecycle/processes.ts';
 
 /** What a sandbox on the host is started from. */
 export interface HostStart {
@@ -38,7 +40,11 @@ export async function prepareOnHost(start: HostStart, signal: AbortSignal): Prom
   const child = await started(start, directory, workspace.source).catch(async (error: unknown) => {
     await rm(directory, { recursive: true, force: true });
     const reason = error instanceof Error ? error.message : String(error);
-    throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason }, { cause: error });
+    throw new AcodeError(
+      'ACODE-SBX-006',
+      { name: spec.identity.name, reason, ...shortageIn(reason) },
+      { cause: error },
+    );
   });
   const guard = Guard.start({ target: -child.pid, directory });
   const processes = new GroupProcesses(child, spec.identity.sandboxId);
@@ -176,7 +182,7 @@ const MAX_ROUNDS = 20;
 
 // The living processes that carry the mark of a sandbox; none where the system does not show environments.
 function markedProcesses(sandboxId: string): ProcessIdentity[] {
-  return numbers().flatMap(pid => {
+  return processIds().flatMap(pid => {
     const found = hasMark(pid, sandboxId) ? identify(pid) : null;
     return found ? [found] : [];
   });
@@ -202,16 +208,6 @@ function end(found: ProcessIdentity): void {
     if (isAlive(found)) process.kill(found.pid, 'SIGKILL');
   } catch {
     // It ended meanwhile.
-  }
-}
-
-function numbers(): number[] {
-  try {
-    return readdirSync('/proc')
-      .filter(name => /^\d+$/.test(name))
-      .map(Number);
-  } catch {
-    return [];
   }
 }
 

@@ -2,8 +2,9 @@
 
 import type { Socket } from 'node:net';
 import * as z from 'zod';
-import { AcodeError, ERRORS } from '../../contract/errors.ts';
-import type { ErrorCode, ErrorContexts } from '../../contract/errors.ts';
+import { ERRORS } from '../../contract/error-table.ts';
+import { AcodeError } from '../../contract/errors.ts';
+import type { ErrorCode, ErrorContexts } from '../../contract/error-table.ts';
 import type { RunResult, WebRunResult } from '../../contract/result.ts';
 import { decodeOutput } from '../../run/output/capture.ts';
 import type { Capture } from '../../run/output/capture.ts';
@@ -41,7 +42,7 @@ export const wish = z.discriminatedUnion('do', [
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null;
 const context = z.custom<ErrorContexts[ErrorCode]>(isObject);
 const result = z.custom<RunResult>(isObject);
-const failure = z.object({ code: z.string(), message: z.string(), context });
+export const failure = z.object({ code: z.string(), message: z.string(), context });
 const port = z.object({ container: z.int(), host: z.int(), protocol: z.enum(['tcp', 'udp']) });
 
 /** What the process that has the commands says. The result of a command is what that process makes of it. */

@@ -204,7 +204,7 @@ interface Nested {
 }
 
 // Names in these maps are the writer’s own, and may have dots.
-const OWN_NAMES = ['sandbox.containers.labels', 'sandbox.images.combined'];
+const OWN_NAMES = ['sandbox.containers.labels', 'sandbox.images.combined', 'sandbox.services'];
 
 /**
  * Nests keys that were written with dots, as messages and docs name them: `sandbox.network.allow_bridge: true`. Only those
@@ -310,6 +310,7 @@ export const ALIASES: readonly Alias[] = [
   { old: 'sandbox.limits.memory', key: 'sandbox.defaults.memory_mb' },
   { old: 'sandbox.limits.pids_limit', key: 'sandbox.defaults.pids_limit' },
   { old: 'sandbox.limits.timeout', key: 'sandbox.defaults.timeout_seconds' },
+  { old: 'sandbox.defaults.bandwidth', key: 'sandbox.network.rate' },
   { old: 'sandbox.network.enabled', key: 'sandbox.defaults.network' },
   { old: 'sandbox.docker_image', key: 'sandbox.images.default' },
   { old: 'sandbox.memory_limit', key: 'sandbox.defaults.memory_mb' },

@@ -36,7 +36,7 @@ describe('parseDocument', () => {
     ['a type of its own', 'a: !exec "id"', 'has a YAML tag'],
     ['a directive', '%YAML 1.1\n---\na: yes\n', 'has a YAML directive'],
     ['a second document', 'a: 1\n---\nb: 2\n', 'more than one YAML document'],
-    ['a key twice', 'a: 1\na: 2\n', 'f.yml:2:1: is not valid YAML'],
+    ['a key twice', 'a: 1\na: 2\n', 'f.yml:2:1: is not valid YAML: a is there twice'],
     ['a key twice in a list', 'l: [{ a: 1, a: 2 }]', 'is not valid YAML'],
     ['an alias of nothing', 'a: *b', 'is not valid YAML'],
     ['lists in lists in lists', '['.repeat(40) + ']'.repeat(40), 'nested more than 32 deep'],

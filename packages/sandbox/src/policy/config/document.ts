@@ -107,7 +107,20 @@ function composed(
   if (!document) throw invalid(source, 'is not valid YAML');
   const syntax = document.errors[0];
   if (!syntax) return document;
+  if (syntax.code === 'DUPLICATE_KEY') throw keyTwice(at(syntax.pos[0]), text.slice(syntax.pos[0]));
   throw invalid(at(syntax.pos[0]), `is not valid YAML: ${firstLine(syntax.message)}`);
+}
+
+// The commonest mistake of people who take a line on that was off.
+function keyTwice(source: string, text: string): AcodeError {
+  const [name = 'this key'] = /^[\w.-]{1,60}/.exec(text) ?? [];
+  const remedy = `Put everything of ${name} in one place, and remove the other`;
+  return new AcodeError('ACODE-SBX-013', {
+    source,
+    key: '',
+    reason: `is not valid YAML: ${name} is there twice`,
+    remedy,
+  });
 }
 
 function plainValue(document: YamlDocument.Parsed, source: string): unknown {

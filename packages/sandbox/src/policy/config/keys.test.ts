@@ -36,14 +36,23 @@ describe('keys', () => {
       'sandbox.max_virtual_memory',
       'sandbox.mounts.allowed_host_roots',
       'sandbox.network.allow_bridge',
+      'sandbox.network.allow_credentials',
+      'sandbox.network.allow_learning',
       'sandbox.network.allowed_networks',
       'sandbox.network.ca_file',
+      'sandbox.network.credentials',
+      'sandbox.network.logins',
       'sandbox.network.private_hosts',
+      'sandbox.network.ssh.identity_file',
+      'sandbox.network.ssh.known_hosts',
+      'sandbox.network.upstream_proxy',
       'sandbox.output.retention_days',
       'sandbox.output.save',
       'sandbox.security.allow_untrusted_registries',
       'sandbox.security.allowed_runtimes',
       'sandbox.security.trusted_images',
+      'sandbox.terminal.clipboard',
+      'sandbox.terminal.mouse',
       'sandbox.unmask',
     ]);
     expect(repositoryRule('toString')).toBe('never');
@@ -201,6 +210,20 @@ describe('nonsense', () => {
     expect(() => parseConfig(`sandbox:\n  ${section}:\n    ${key}: ${value}\n`, 'f.yml')).toThrow(
       refused(`sandbox.${section}.${key}`),
     );
+  });
+
+  it.each([
+    ['node', 'docker.io/library/node'],
+    ['node:20-alpine', 'docker.io/library/node'],
+    ['me/tool', 'docker.io/me/tool'],
+    ['me/*', 'docker.io/me/*'],
+    ['ghcr.io/me/tool:1', 'ghcr.io/me/tool'],
+    ['localhost:5000/tool:1', 'localhost:5000/tool'],
+  ])('names the whole repository that %s means', (given, whole) => {
+    expect(() => parseConfig(`sandbox.security.trusted_images: ["${given}"]\n`, 'f.yml')).toThrow(
+      refused(`; write ${whole}.`),
+    );
+    expect(() => parseConfig(`sandbox.security.trusted_images: ["${whole}"]\n`, 'f.yml')).not.toThrow();
   });
 
   it('is also a file that contradicts itself', () => {

@@ -107,6 +107,8 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.defaults.open_files': null,
   'sandbox.defaults.timeout_seconds': null,
   'sandbox.defaults.on_out_of_memory': null,
+  'sandbox.defaults.blkio.read_bps': null,
+  'sandbox.defaults.blkio.write_bps': null,
   'sandbox.defaults.network': { loosens: becomes(true), allows: NETWORK },
   'sandbox.defaults.user': {
     loosens: (_, after) => after !== undefined && after !== 'host',
@@ -119,6 +121,18 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     loosens: gains,
     allows: 'Where these names have private addresses, commands reach machines of your own network, or this one.',
   },
+  'sandbox.network.credentials': {
+    loosens: (before, after) => !isDeepStrictEqual(before ?? {}, after ?? {}),
+    allows: 'Commands that may reach these hosts use them with your credentials, without knowing those.',
+  },
+  'sandbox.network.logins': {
+    loosens: (before, after) => !isDeepStrictEqual(before ?? {}, after ?? {}),
+    allows: 'acode logs in to these servers, and refreshes what it got there.',
+  },
+  'sandbox.network.allow_credentials': {
+    loosens: leaves(false),
+    allows: 'acode adds credentials to requests again.',
+  },
   'sandbox.network.dns_servers': {
     loosens: gains,
     allows: 'These servers learn every name that a sandbox with a network asks for, and answer it.',
@@ -129,9 +143,28 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     allows: 'Sandboxes may join the network, and reach everything that is on it.',
   },
   'sandbox.network.timeout_seconds': null,
+  'sandbox.network.rate': null,
+  'sandbox.network.max_bytes': null,
+  'sandbox.network.upstream_proxy': {
+    loosens: isSet,
+    allows:
+      'This proxy learns every host that a sandbox with an allow-list reaches, and resolves its name: acode cannot check the address.',
+  },
+  'sandbox.network.ssh.known_hosts': {
+    loosens: isSet,
+    allows: 'acode believes that a server is a host if this file has its key.',
+  },
+  'sandbox.network.ssh.identity_file': {
+    loosens: isSet,
+    allows: 'Commands with an allow-list of repositories fetch, and push where it says so, with this key.',
+  },
   'sandbox.network.allow_bridge': {
     loosens: becomes(true),
     allows: 'A sandbox that asks for the bridge reaches the internet and services of this host and its network.',
+  },
+  'sandbox.network.allow_learning': {
+    loosens: becomes(true),
+    allows: '`acode run --learn=open` lets its command reach every public host that it asks for, and tell it anything.',
   },
   'sandbox.network.ca_file': {
     loosens: isSet,
@@ -163,6 +196,10 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     loosens: gains,
     allows: 'Commands may be given everything below this directory of the host.',
   },
+  'sandbox.services': {
+    loosens: (before, after) => after !== undefined && !isDeepStrictEqual(before, after),
+    allows: 'The programs of these images run beside every command.',
+  },
   'sandbox.containers.name_prefix': null,
   'sandbox.containers.labels': null,
   'sandbox.containers.create_timeout_seconds': null,
@@ -179,6 +216,11 @@ const RULES: Readonly<Record<string, Rule | null>> = {
   'sandbox.output.max_bytes': null,
   'sandbox.output.save': null,
   'sandbox.output.retention_days': null,
+  'sandbox.terminal.clipboard': {
+    loosens: becomes('write'),
+    allows: 'Programs that have your terminal can replace what you paste next, into any window.',
+  },
+  'sandbox.terminal.mouse': null,
   'sandbox.security.trusted_images': {
     loosens: gains,
     allows: 'Images of this repository may be pulled and run, and repositories and models may name them.',

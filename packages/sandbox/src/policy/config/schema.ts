@@ -7,12 +7,14 @@ import {
   absolutePath,
   address,
   cacheVolume,
+  credentials,
   combinationFault,
   cpus,
   egressEntry,
   hostPattern,
   image,
   imagePattern,
+  logins,
   maskPattern,
   megabytes,
   mount,
@@ -22,13 +24,20 @@ import {
   processes,
   runtimeName,
   seconds,
+  service,
+  serviceNameFault,
   size,
   time,
+  sshFile,
+  upstreamProxy,
   LEAST_MEMORY,
 } from './values.ts';
 
 const LEAST_TMPFS = 65_536;
 const LEAST_FORK = 1024 ** 2;
+const LEAST_RATE = 1024;
+// A process that waits for the disk cannot be ended: with less, the end of a command would take seconds.
+const LEAST_THROUGHPUT = 1024 ** 2;
 
 const docker = z.strictObject({
   host: z.string().optional().describe('The engine’s unix socket, as unix:///path or an absolute path.'),
@@ -45,6 +54,17 @@ const defaults = z.strictObject({
     .enum(['report', 'end'])
     .optional()
     .describe('Whether a command goes on, or ends, when one of its processes is killed for lack of memory.'),
+  blkio: z
+    .strictObject({
+      read_bps: size(LEAST_THROUGHPUT)
+        .optional()
+        .describe('Bytes a second that a sandbox may read from the disk of the workspace: megabytes, or 20m.'),
+      write_bps: size(LEAST_THROUGHPUT)
+        .optional()
+        .describe('Bytes a second that a sandbox may write to the disk of the workspace: megabytes, or 20m.'),
+    })
+    .optional()
+    .describe('Disk throughput. Needs runc on a Docker Engine, and a file system on a block device.'),
   network: z.boolean().optional().describe('true is sandbox.network.mode: bridge, false is none.'),
   user: z
     .union([z.literal('host'), z.string().regex(/^\d+:\d+$/, 'expected uid:gid or host')])
@@ -67,6 +87,34 @@ const network = z.strictObject({
       'What sandboxes may reach: presets such as npm:install, hosts such as registry.npmjs.org, *.example.com or tcp:db.example:5432.',
     ),
   deny: z.array(egressEntry('deny')).max(200).optional().describe('Hosts that no list may reach.'),
+  rate: size(LEAST_RATE)
+    .optional()
+    .describe('Bytes a second that the connections of an allow-list may take in each direction: megabytes, or 512k.'),
+  max_bytes: size(1).optional().describe('Bytes that they may take in both directions together: megabytes, or 2g.'),
+  upstream_proxy: upstreamProxy
+    .optional()
+    .describe(
+      'The proxy through which the connections of an allow-list leave this host: http://proxy.example:3128. It resolves their names.',
+    ),
+  ssh: z
+    .strictObject({
+      known_hosts: sshFile.optional().describe('The file of known host keys, in place of your own and the machine’s.'),
+      identity_file: sshFile.optional().describe('The private key, in place of those that ssh looks for.'),
+    })
+    .optional()
+    .describe('How acode connects repositories over SSH. Only your own file names it.'),
+  credentials: credentials
+    .optional()
+    .describe('Credentials that acode adds to requests of allowed hosts. Sandboxes never have their values.'),
+  logins: logins
+    .optional()
+    .describe(
+      'Servers that `acode login` logs in to. acode keeps and refreshes their tokens; sandboxes never have them.',
+    ),
+  allow_credentials: z
+    .boolean()
+    .optional()
+    .describe('false: acode adds no credentials, and refuses a command whose allow-list needs one.'),
   private_hosts: z
     .array(hostPattern)
     .max(100)
@@ -84,6 +132,12 @@ const network = z.strictObject({
     .boolean()
     .optional()
     .describe('Your consent to bridge: a sandbox on it reaches services of this host and the internet.'),
+  allow_learning: z
+    .boolean()
+    .optional()
+    .describe(
+      'Your consent to `acode run --learn=open`, which lets a command reach every public host that it asks for.',
+    ),
   ca_file: absolutePath
     .optional()
     .describe(
@@ -148,6 +202,16 @@ const mounts = z.strictObject({
     .optional()
     .describe('Directories outside the workspace that mounts may come from.'),
 });
+
+const services = z
+  .record(z.string(), service)
+  .superRefine((named, context) => {
+    for (const name of Object.keys(named)) {
+      const reason = serviceNameFault(name);
+      if (reason !== null) context.addIssue({ code: 'custom', path: [name], message: reason });
+    }
+  })
+  .describe('Sandboxes beside every command, reached by name on its loopback: db: postgres:16.');
 
 const containers = z.strictObject({
   name_prefix: z
@@ -286,6 +350,7 @@ const sandbox = z
     images: images.optional().describe('Images of commands that name none.'),
     cache_volumes: cacheVolumes.optional().describe('Caches of package managers.'),
     mounts: mounts.optional().describe('What of the host a sandbox is given.'),
+    services: services.optional(),
     containers: containers.optional().describe('Names, times and number of sandboxes.'),
     cleanup: z
       .strictObject({ timeout_seconds: seconds.optional().describe('How long the removal of one container is tried.') })
@@ -307,6 +372,21 @@ const sandbox = z
       })
       .optional()
       .describe('Output of commands.'),
+    terminal: z
+      .strictObject({
+        clipboard: z
+          .enum(['never', 'write'])
+          .optional()
+          .describe(
+            'write: programs with a terminal of yours may write text to its clipboard. None reads it. Only your own file says so.',
+          ),
+        mouse: z
+          .boolean()
+          .optional()
+          .describe('Whether programs with a terminal of yours receive mouse events, as with --mouse.'),
+      })
+      .optional()
+      .describe('What programs may do with your terminal besides drawing on it.'),
     security: security.optional().describe('Images and runtimes that are trusted.'),
     ceilings: ceilings.optional().describe('The most that anybody, a repository or a request, may ask for.'),
   })
@@ -342,6 +422,9 @@ export const teamSchema = z.strictObject({
           ca_file: true,
           dns_servers: true,
           timeout_seconds: true,
+          rate: true,
+          max_bytes: true,
+          upstream_proxy: true,
         })
         .optional(),
       images: images.optional(),
@@ -366,7 +449,17 @@ export const machineSchema = z.strictObject({
       mask,
       ceilings: ceilings.optional(),
       network: network
-        .pick({ allow: true, deny: true, allow_bridge: true, allowed_networks: true, ca_file: true })
+        .pick({
+          allow: true,
+          deny: true,
+          allow_bridge: true,
+          allowed_networks: true,
+          ca_file: true,
+          rate: true,
+          max_bytes: true,
+          upstream_proxy: true,
+          allow_credentials: true,
+        })
         .optional(),
       mounts: mounts.pick({ allowed_host_roots: true }).optional(),
       security: security.pick({ trusted_images: true, require_digest: true, allowed_runtimes: true }).optional(),

@@ -24,6 +24,8 @@ const policy = {
     tmpBytes: of(MIB, 'machine', '/etc/acode/policy.yml:1:1'),
     outputBytes: of(100),
   },
+  diskBytes: of(null),
+  diskHard: of(false),
   denials: [],
 } as unknown as EffectivePolicy;
 const mount = (purpose: MountSpec['purpose'], target: string, readOnly: boolean): MountSpec => ({
@@ -55,6 +57,7 @@ const calm: DenialFacts = {
   pidsRefused: false,
   droppedBytes: 0,
   networkCut: 'none',
+  connections: [],
   diskCut: null,
 };
 const all = (facts: Partial<DenialFacts>) => {
@@ -78,7 +81,7 @@ describe('a fork that takes too much of the disk', () => {
   const limited = { policy: { ...policy, diskBytes }, exitCode: 137 };
 
   it('is told its limit, and how to raise it', () => {
-    const [denial, ...more] = all({ ...limited, diskCut: { by: 'limit', floorBytes: 512 * MIB } });
+    const [denial, ...more] = all({ ...limited, diskCut: { by: 'limit', of: 'fork', floorBytes: 512 * MIB } });
     expect(more).toEqual([]);
     expect(denial).toEqual({
       rule: 'limit.disk',
@@ -92,7 +95,7 @@ describe('a fork that takes too much of the disk', () => {
   });
 
   it('is told that the disk is nearly full, whatever its limit', () => {
-    const [denial] = all({ ...limited, diskCut: { by: 'free-space', floorBytes: 512 * MIB } });
+    const [denial] = all({ ...limited, diskCut: { by: 'free-space', of: 'fork', floorBytes: 512 * MIB } });
     expect(denial).toMatchObject({ rule: 'limit.free-space', value: 512 * MIB, effect: { kind: 'command-ended' } });
     expect(denialText(denial!)).toMatch(/less than 512 MiB was free.*acode fork discard/);
   });
@@ -133,15 +136,23 @@ describe('a suspected use of the network', () => {
         count: 1,
         remedies: [
           { kind: 'provide-offline' },
-          {
-            kind: 'change-request',
-            field: 'policy.network',
-            suggested: 'bridge',
-            consent: 'sandbox.network.allow_bridge',
-          },
+          { kind: 'change-request', field: 'policy.network', suggested: 'allow=<host>' },
         ],
       },
     ]);
+  });
+
+  it.each([
+    ['npm ci', 'npm:install'],
+    ['yarn install', 'npm:install,registry.yarnpkg.com'],
+    [['pip', 'install', 'flask'], 'pypi'],
+    ['cargo fetch', 'crates'],
+    ['go mod download', 'go'],
+    ['dotnet restore', '<host>'],
+    ['curl https://evil.example/npm', '<host>'],
+  ])('of %j names what that tool needs, and never a host that was printed', (command, hosts) => {
+    const [denial] = denialsOf({ ...calm, command, stderr: SIGNS[1]! }).network;
+    expect(denial?.remedies[1]).toMatchObject({ suggested: `allow=${hosts}` });
   });
 
   it.each(PRINTED)('is seen where %j prints its errors to standard output', (command, stdout) => {
@@ -218,6 +229,36 @@ describe('a suspected use of the network', () => {
     all({ stderr: `Read-only file system ${"'/a".repeat(1_000_000)}` });
     all({ stderr: 'EROFS ./a\n'.repeat(1_000_000) });
     expect(performance.now() - before).toBeLessThan(1000);
+  });
+});
+
+describe('a name that was not resolved behind an allow-list', () => {
+  const listed = {
+    policy: { ...policy, network: of({ kind: 'allow', entries: ['pypi'], rules: [] }, 'request', 'policy.network') },
+    stderr: 'getaddrinfo ENOTFOUND a.example',
+  } as unknown as Partial<DenialFacts>;
+
+  it('is suspected not to be on the list', () => {
+    const [denial, ...more] = all(listed);
+    expect(more).toEqual([]);
+    expect(denial).toMatchObject({
+      rule: 'network.not-listed',
+      value: null,
+      suspected: 'getaddrinfo ENOTFOUND a.example',
+      remedies: [{ suggested: 'allow=pypi,<host>' }],
+    });
+    expect(denialText(denial!)).toMatch(/^A host that the command asked for is perhaps not on the allow-list/);
+  });
+
+  it('is not where the command succeeded, where a connection was refused, or where nothing points to it', () => {
+    const connection = { host: 'a.example', port: 443, count: 1, bytesIn: 0, bytesOut: 0, ms: 0 };
+    expect(all({ ...listed, exitCode: 0 })).toEqual([]);
+    expect(all({ ...listed, stderr: 'no' })).toEqual([]);
+    const refused = { ...connection, verdict: 'denied', reason: 'unresolved' } as const;
+    expect(all({ ...listed, connections: [refused] })).toEqual([]);
+    expect(all({ ...listed, connections: [{ ...refused, reason: 'not-listed' }] })).toMatchObject([
+      { value: 'a.example:443' },
+    ]);
   });
 });
 
@@ -301,7 +342,7 @@ describe('a write to something read-only', () => {
         setBy: { value: null, layer: 'built-in', where: 'rule' },
         suspected: expect.stringContaining('/workspace/.git'),
         count: 1,
-        remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace'] }],
+        remedies: [{ kind: 'change-on-host' }, { kind: 'change-request', field: 'policy.fork', suggested: 'current' }],
       },
     ]);
   });
@@ -416,6 +457,22 @@ describe('a limit', () => {
     expect(denial).toMatchObject({ rule, suspected: stderr });
     expect(denialText(denial!)).toMatch(sentence);
     expect(more).toEqual([]);
+  });
+
+  it.each([
+    [
+      "dd: error writing 'big': No space left on device",
+      'limit.disk',
+      /fork was full at its hard disk limit of 16 MiB/,
+    ],
+    ['tar: /workspace/a/b: Cannot write: No space left on device', 'limit.disk', /hard disk limit/],
+    ["dd: error writing '/tmp/x': No space left on device", 'limit.tmp', /temporary storage limit/],
+  ])('of a fork that is hard is suspected behind “%s”', (stderr, rule, sentence) => {
+    const hard = { diskBytes: { value: 16 * MIB, layer: 'request', where: 'policy.disk' }, diskHard: true } as const;
+    const limited = { ...calm.policy, ...hard, diskHard: { ...hard.diskBytes, value: true } };
+    const denials = all({ stderr, policy: limited });
+    expect(denials).toMatchObject([{ rule, suspected: stderr }]);
+    expect(denialText(denials[0]!)).toMatch(sentence);
   });
 
   it('is not suspected where the disk of the host is full', () => {

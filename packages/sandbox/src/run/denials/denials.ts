@@ -5,6 +5,7 @@
 
 import { posix } from 'node:path';
 import type { Command } from '../../contract/command.ts';
+import type { EgressConnection } from '../../contract/egress.ts';
 import type { Denial, DenialEffect, Remedy, RuleId, RuleValue } from '../../contract/denials.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { Sourced } from '../../contract/sourced.ts';
@@ -12,6 +13,8 @@ import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { BUILT_IN_RULE } from '../../contract/wording.ts';
 import type { NetworkCut } from '../../isolation/supervise.ts';
 import type { DiskCut } from '../disk.ts';
+import { STATE_BYTES } from '../state.ts';
+import { refusedConnections, unlisted } from './refused-connections.ts';
 import { quotable, quotablePath } from '../output/capture.ts';
 import { allowNetworks } from '../../policy/network.ts';
 import { MaskPattern } from '../../workspace/masks/rules.ts';
@@ -32,6 +35,8 @@ export interface DenialFacts {
   readonly pidsRefused: boolean;
   readonly droppedBytes: number;
   readonly networkCut: NetworkCut;
+  /** The connections of a command with an allow-list; empty for one without. */
+  readonly connections: readonly EgressConnection[];
   /** Which limit of the disk ended the command; null for none. */
   readonly diskCut: DiskCut | null;
 }
@@ -66,6 +71,8 @@ export function denialsOf(facts: DenialFacts): Denials {
     network: unique([
       ...facts.policy.denials,
       ...suspectedNetwork({ ...facts, lines, printed: () => lastLines(facts.stdout) }),
+      ...refusedConnections(facts.policy, facts.connections),
+      ...unresolvedName(facts, lines),
       ...cutNetwork(facts),
     ]),
     other: unique([
@@ -150,11 +157,17 @@ type ReadOnlyRule = (mount: MountSpec, policy: EffectivePolicy) => Rule;
 const IMAGE: Remedy = { kind: 'choose-image', field: 'policy.image' };
 const EVERYWHERE: Remedy = { kind: 'write-elsewhere', suggested: ['workspace', 'tmp', 'home'] };
 
+// A fork has a .git of its own, where git can commit.
+const IN_FORK: Remedy = { kind: 'change-request', field: 'policy.fork', suggested: 'current' };
+
 const protectedRule: ReadOnlyRule = ({ target }) => ({
   rule: 'read-only.protected',
   value: target,
   setBy: BUILT_IN,
-  remedies: [{ kind: 'change-on-host' }, { kind: 'write-elsewhere', suggested: ['workspace'] }],
+  remedies: [
+    { kind: 'change-on-host' },
+    posix.basename(target) === '.git' ? IN_FORK : { kind: 'write-elsewhere', suggested: ['workspace'] },
+  ],
 });
 
 const ROOT_RULE: Rule = { rule: 'read-only.root', setBy: BUILT_IN, remedies: [EVERYWHERE, IMAGE] };
@@ -194,6 +207,9 @@ const READ_ONLY_RULES: Readonly<Record<MountSpec['purpose'], ReadOnlyRule>> = {
   // To the command they are files of the image like those around them.
   identity: () => ROOT_RULE,
   egress: () => ROOT_RULE,
+  program: () => ROOT_RULE,
+  // It can always be written.
+  state: () => ROOT_RULE,
 };
 
 // The pattern of a configuration file that masks it, or the built-in table.
@@ -225,9 +241,11 @@ function limitsHit(facts: DenialFacts): Denial[] {
   ];
 }
 
-function diskLimits({ diskCut, policy: { diskBytes } }: DenialFacts): Denial[] {
+function diskLimits({ diskCut, policy: { diskBytes, state } }: DenialFacts): Denial[] {
   if (diskCut === null) return [];
   const effect = { kind: 'command-ended' } as const;
+  if (diskCut.by === 'limit' && diskCut.of === 'state')
+    return [limit('limit.disk', { ...state, value: state.value?.bytes ?? STATE_BYTES }, 'policy.state.bytes', effect)];
   const { value } = diskBytes;
   if (diskCut.by === 'limit' && value !== null)
     return [limit('limit.disk', { ...diskBytes, value }, 'policy.disk.bytes', effect)];
@@ -236,11 +254,15 @@ function diskLimits({ diskCut, policy: { diskBytes } }: DenialFacts): Denial[] {
 }
 
 function suspectedLimits(facts: DenialFacts, lines: readonly string[]): Denial[] {
-  const { limits } = facts.policy;
-  const full = lines.filter(line => NO_SPACE_WORDS.test(line) && mayBeInMemory(facts, line));
+  const { limits, diskBytes, diskHard } = facts.policy;
+  const isHard = diskHard.value && diskBytes.value !== null;
+  const without = lines.filter(line => NO_SPACE_WORDS.test(line));
+  const full = without.filter(line => (isHard ? isOutside(facts, line) : mayBeInMemory(facts, line)));
+  const inFork = isHard ? without.filter(line => !isOutside(facts, line)) : [];
   const open = lines.filter(line => OPEN_FILES_WORDS.test(line));
   return [
     ...suspectedLimit(limit('limit.tmp', limits.tmpBytes, 'policy.limits.tmpBytes'), full),
+    ...suspectedLimit(limit('limit.disk', { ...diskBytes, value: diskBytes.value ?? 0 }, 'policy.disk.bytes'), inFork),
     ...suspectedLimit(limit('limit.open-files', limits.openFiles, 'policy.limits.openFiles'), open),
   ];
 }
@@ -285,6 +307,12 @@ function mayBeInMemory({ spec, cwd }: DenialFacts, line: string): boolean {
   return paths.length === 0 || paths.some(path => !deepest(spec.mounts, path));
 }
 
+// Whether it can only be about /tmp or the home directory.
+function isOutside({ spec, cwd }: DenialFacts, line: string): boolean {
+  const paths = pathsIn(line, cwd);
+  return paths.length > 0 && paths.every(path => !deepest(spec.mounts, path));
+}
+
 // The program that speaks stands first in its messages and is not what it speaks about, unless nothing else is named.
 function pathsIn(line: string, cwd: string): string[] {
   const spoken = pathsNamed(line.replace(/^[^\s:'"]+:\s+/, ''), cwd);
@@ -327,7 +355,7 @@ function unique(denials: readonly Denial[]): Denial[] {
 }
 
 /** What the policy says about networks. */
-export type NetworkRules = Pick<EffectivePolicy, 'network' | 'mode' | 'bridgeAllowed'>;
+export type NetworkRules = Pick<EffectivePolicy, 'network' | 'mode'>;
 
 /** How a command without a network ended. */
 export interface WithoutNetwork {
@@ -363,11 +391,19 @@ function suspectedNetwork(ended: WithoutNetwork): Denial[] {
   const sign = ended.timedOut ? waitedInVain(ended) : saidSo(ended);
   if (sign === null) return [];
   const effect = ended.timedOut ? ({ effect: { kind: 'command-ended' } } as const) : {};
-  return [{ ...noNetwork(ended.policy), ...effect, suspected: quotable(sign) }];
+  return [{ ...noNetwork(ended.policy, ended.command), ...effect, suspected: quotable(sign) }];
 }
 
-/** The rule by which a sandbox has no network, who set it, and the ways to do without or to get one. */
-export function noNetwork({ network, mode, bridgeAllowed = false }: NetworkRules): Denial {
+// A program that asks for no proxy asks for the address of a name, and is told that there is none: only its words show that.
+function unresolvedName({ policy, exitCode, connections }: DenialFacts, lines: readonly string[]): Denial[] {
+  const isListed = policy.network.value.kind === 'allow';
+  const sign = exitCode === 0 || !isListed ? undefined : lines.find(line => NETWORK_WORDS.test(line));
+  if (sign === undefined || connections.some(({ verdict }) => verdict === 'denied')) return [];
+  return unlisted(policy, [{ host: '*', port: 0, count: 1 }]).map(denial => ({ ...denial, suspected: quotable(sign) }));
+}
+
+/** The rule by which a sandbox has no network, who set it, and the ways to do without or to get one for the command. */
+export function noNetwork({ network, mode }: NetworkRules, command: Command): Denial {
   if (mode.value === 'airgapped')
     return {
       rule: 'network.air-gapped',
@@ -380,16 +416,28 @@ export function noNetwork({ network, mode, bridgeAllowed = false }: NetworkRules
     rule: 'network.none',
     setBy: { value: 'none', layer, where },
     count: 1,
-    remedies: [{ kind: 'provide-offline' }, bridgeAllowed ? BRIDGE : { ...BRIDGE, consent: CONSENT }],
+    remedies: [
+      { kind: 'provide-offline' },
+      { kind: 'change-request', field: 'policy.network', suggested: `allow=${hostsFor(command)}` },
+    ],
   };
 }
 
-const BRIDGE = {
-  kind: 'change-request',
-  field: 'policy.network',
-  suggested: 'bridge',
-} as const;
-const CONSENT = 'sandbox.network.allow_bridge';
+// What the tools that fetch packages reach by default. Yarn has a registry of its own.
+const HOSTS: readonly (readonly [RegExp, string])[] = [
+  [/^yarn/, 'npm:install,registry.yarnpkg.com'],
+  [/^(?:npm|npx|pnpm|bun)/, 'npm:install'],
+  [/^(?:pip|uv|poetry|pdm)/, 'pypi'],
+  [/^cargo/, 'crates'],
+  [/^go /, 'go'],
+  [/^apt/, 'debian'],
+];
+
+// From the command alone: a name that the command printed could be anything.
+function hostsFor(command: Command): string {
+  const tool = fetching(command) ?? '';
+  return HOSTS.find(([name]) => name.test(tool))?.[1] ?? '<host>';
+}
 
 /** The part of a command that fetches packages, as far as its words tell; null where none does. */
 export function fetching(command: Command): string | null {

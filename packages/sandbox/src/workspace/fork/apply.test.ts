@@ -808,12 +808,17 @@ describe('an apply that is killed', () => {
 const EDITOR = `
 const fs = require('node:fs');
 const [path, log] = process.argv.slice(1);
+// In one step: this process is stopped at any moment, and the last line must be whole then.
+const say = line => {
+  fs.writeFileSync(log + '.tmp', line);
+  fs.renameSync(log + '.tmp', log);
+};
 let text = fs.readFileSync(path, 'utf8');
 const pause = ms => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 for (let save = 1; ; save += 1) {
   try { text = fs.readFileSync(path, 'utf8') || text; } catch {}
   text = text.replace(/^.*\\n/, 'saved ' + String(save).padStart(6, '0') + '\\n');
-  fs.writeFileSync(log, 'begin ' + save);
+  say('begin ' + save);
   if (save % 3 === 0) {
     fs.writeFileSync(path + '.tmp', text);
     fs.renameSync(path + '.tmp', path);
@@ -826,7 +831,7 @@ for (let save = 1; ; save += 1) {
     fs.ftruncateSync(file, text.length);
     fs.closeSync(file);
   }
-  fs.writeFileSync(log, 'end ' + save);
+  say('end ' + save);
   pause(Math.random() * 3);
 }
 `;
@@ -863,6 +868,17 @@ describe('an editor that saves during applies', () => {
       }
       editor.kill('SIGCONT');
     }
+    // The control: a program that puts what it read back in one step loses the save that came in between.
+    const read = readFileSync(path);
+    const { number: atRead } = saves();
+    await expect.poll(() => saves().number).toBeGreaterThan(atRead + 2);
+    editor.kill('SIGSTOP');
+    const isStopped = (): boolean => /\) T /.test(readFileSync(`/proc/${editor.pid}/stat`, 'latin1'));
+    await expect.poll(isStopped).toBe(true);
+    writeFileSync(`${path}.control`, read);
+    renameSync(`${path}.control`, path);
+    const [, kept] = /^saved (\d+)\n/.exec(readFileSync(path, 'utf8')) ?? [];
+    expect(Number(kept)).toBeLessThan(saves().number);
     editor.kill('SIGKILL');
     if (FACTOR > 1) process.stderr.write(`saves during applies: ${JSON.stringify(seen)}\n`);
     expect(seen.lost).toBe(0);

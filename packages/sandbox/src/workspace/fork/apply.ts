@@ -236,9 +236,9 @@ function reportOf(
   };
 }
 
-function draftOf(plan: ApplyPlan, { forkId, diffId, startedAt }: ApplyOptions): JournalDraft {
+function draftOf(plan: ApplyPlan, { forkId, diffId, only, startedAt }: ApplyOptions): JournalDraft {
   const { changes, already, merged, kept, steps, times } = plan;
-  return { forkId, diffId, startedAt, changes, already, merged, kept, steps, times };
+  return { forkId, diffId, only, startedAt, changes, already, merged, kept, steps, times };
 }
 
 const PROBE = 'probe';

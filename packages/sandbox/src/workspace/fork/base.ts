@@ -6,6 +6,7 @@
 import {
   closeSync,
   constants,
+  copyFileSync,
   fstatSync,
   linkSync,
   lstatSync,
@@ -323,17 +324,24 @@ export interface SettledPath {
   } | null;
 }
 
+/** What was applied, and from where. */
+export interface SettledChanges {
+  readonly workspace: string;
+  readonly paths: readonly SettledPath[];
+  readonly layer: number;
+  readonly atMs: number;
+  /** Whether a sandbox goes on writing the layer, so that what it has now must be copied. */
+  readonly isLive: boolean;
+}
+
 /**
  * Makes what the fork has at some paths the base of them: their changes were applied, and a later diff does not list them again. The
  * content is the layer’s own file under a second name: no command writes a layer that is complete.
  */
-export function settleBase(
-  directory: string,
-  { workspace, paths, layer, atMs }: { workspace: string; paths: readonly SettledPath[]; layer: number; atMs: number },
-): void {
+export function settleBase(directory: string, { workspace, paths, layer, atMs, isLive }: SettledChanges): void {
   const base = ForkBase.read(directory, workspace);
   const lines = paths.map(settled => {
-    const record = settledRecord(base, settled, { layer, since: atMs });
+    const record = settledRecord(base, settled, { layer, since: atMs, workspace, isLive });
     base.take(record);
     return `${JSON.stringify(record)}\n`;
   });
@@ -349,15 +357,27 @@ export function settleBase(
 function settledRecord(
   base: ForkBase,
   { path, after }: SettledPath,
-  { layer, since }: Pick<BaseRecord, 'layer' | 'since'>,
+  {
+    layer,
+    since,
+    workspace,
+    isLive,
+  }: Pick<BaseRecord, 'layer' | 'since'> & Pick<SettledChanges, 'workspace' | 'isLive'>,
 ): BaseRecord {
   const known = { path, layer: base.records.get(path)?.layer ?? layer, since };
   if (!after) return { ...known, kind: 'absent' };
   const { kind, mode, size, link, file } = after;
   const about = { ...known, kind, mode, ...(link === null ? {} : { link }) };
   if (file === null) return about;
+  // What is too large to copy is known as long as the workspace’s own file, which was made of it, is not changed.
+  if (isLive && size > LIMITS.fileBytes) {
+    const host = lstatSync(bytes(pathIn(workspace, path)), { throwIfNoEntry: false });
+    return { ...about, size, ...(host ? { identity: identityOf(host) } : {}) };
+  }
   const copy = base.copies + 1;
-  linkSync(bytes(file), join(base.directory, String(copy)));
+  const to = join(base.directory, String(copy));
+  if (isLive) copyFileSync(bytes(file), to, constants.COPYFILE_EXCL);
+  else linkSync(bytes(file), to);
   return { ...about, size, copy };
 }
 

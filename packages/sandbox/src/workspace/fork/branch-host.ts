@@ -15,6 +15,7 @@ import {
   readSync,
   readdirSync,
   realpathSync,
+  renameSync,
   unlinkSync,
   writeSync,
 } from 'node:fs';
@@ -96,8 +97,34 @@ export class HostRepository implements Disposable {
     });
   }
 
+  /** Refuses a branch that is elsewhere than expected, or that a work tree has checked out: its files would not be those of the branch. */
+  refuseMoved(ref: string, expected: string): void {
+    const at = this.#refs().get(ref);
+    if (at !== expected)
+      throw new BranchRefusal(
+        'unsuitable',
+        at === undefined ? 'there is no such branch' : 'the branch is at another commit than expected',
+        {
+          remedy: 'Look at the branch, and try again from where it is now.',
+        },
+      );
+    if (this.#heads().includes(ref))
+      throw new BranchRefusal('unsuitable', 'a work tree has the branch checked out', {
+        remedy: 'Make a new branch, and merge it there: `git merge --ff-only <branch>`.',
+      });
+  }
+
   /** Adds a pack, then the ref. Nothing of the pack is left where the ref cannot be made. */
   addBranch(ref: string, tip: string, pack: MadePack): void {
+    this.#withPack(pack, () => this.#addRef(ref, tip));
+  }
+
+  /** Adds a pack, then moves the ref from one commit to another. */
+  moveBranch(ref: string, move: { readonly from: string; readonly to: string }, pack: MadePack): void {
+    this.#withPack(pack, () => this.#moveRef(ref, move));
+  }
+
+  #withPack(pack: MadePack, refer: () => void): void {
     using packs = this.#packs();
     const made: string[] = [];
     try {
@@ -107,7 +134,7 @@ export class HostRepository implements Disposable {
         if (copyInto(packs, name, join(pack.directory, name))) made.push(name);
       }
       syncDirectory(packs);
-      this.#addRef(ref, tip);
+      refer();
     } catch (error) {
       for (const name of made.toReversed()) unlinkSync(packs.at(name));
       throw error;
@@ -135,6 +162,44 @@ export class HostRepository implements Disposable {
       closeSync(file);
       unlinkSync(lock);
     }
+  }
+
+  #moveRef(ref: string, { from, to }: { readonly from: string; readonly to: string }): void {
+    const names = ref.split('/');
+    const last = names.at(-1) ?? '';
+    using directory = this.#directoryOf(names.slice(0, -1));
+    const lock = directory.at(`${last}.lock`);
+    const file = createLocked(lock, ref);
+    let isMoved = false;
+    try {
+      // Under the lock, as git does: another process may have moved the branch, or checked it out, meanwhile.
+      this.refuseMoved(ref, from);
+      writeWhole(file, Buffer.from(`${to}\n`));
+      fsyncSync(file);
+      renameSync(lock, directory.at(last));
+      isMoved = true;
+      syncDirectory(directory);
+    } finally {
+      closeSync(file);
+      if (!isMoved) unlinkSync(lock);
+    }
+  }
+
+  // What HEAD of each work tree names: a ref, or a commit.
+  #heads(): string[] {
+    const named = (directory: OpenDirectory): string[] => {
+      const found = parseRef(readText(directory, 'HEAD', MAX_SMALL) ?? '');
+      return found && 'ref' in found ? [found.ref] : [];
+    };
+    const heads = [...named(this.#own), ...named(this.#common)];
+    if (this.#common.inspect('worktrees')?.kind !== 'directory') return heads;
+    using worktrees = childOf(this.#common, 'worktrees');
+    for (const name of readdirSync(worktrees.self)) {
+      if (worktrees.inspect(name)?.kind !== 'directory') continue;
+      using one = worktrees.child(name);
+      heads.push(...named(one));
+    }
+    return heads;
   }
 
   // Makes the directories of a name such as `fix/one`.

@@ -399,6 +399,36 @@ describe('the repository of the host', () => {
     expect(git('rev-parse', 'packed', 'deep/er')).toBe(`${git('rev-parse', 'main')}\n${git('rev-parse', 'main')}`);
   });
 
+  it('moves a branch from the commit that it is known to be at, and no other, and none that is checked out', async () => {
+    git('branch', 'loose');
+    git('branch', 'packed');
+    git('branch', 'linked');
+    git('pack-refs', '--all');
+    git('branch', '-f', 'loose', 'main');
+    git('worktree', 'add', '-q', join(home, 'linked'), 'linked');
+    const base = git('rev-parse', 'main');
+    const packs = join(work, '.git/objects/pack');
+    const before = readdirSync(packs);
+    await quarantine(bundle([['100644', 'file', 'x']]), async (taken, made) => {
+      const pack = await made.pack(taken);
+      using repository = HostRepository.open(work, uid);
+      const moving = (name: string, from = base): void =>
+        repository.moveBranch(`refs/heads/${name}`, { from, to: taken.tip }, pack);
+      expect(() => moving('loose', taken.tip)).toThrow(/another commit/);
+      expect(() => moving('absent')).toThrow(/no such branch/);
+      for (const name of ['main', 'linked']) expect(() => moving(name), name).toThrow(/checked out/);
+      writeFileSync(join(work, '.git/refs/heads/loose.lock'), '');
+      expect(() => moving('loose')).toThrow(/locked/);
+      rmSync(join(work, '.git/refs/heads/loose.lock'));
+      expect(readdirSync(packs)).toEqual(before);
+      moving('loose');
+      moving('packed');
+      expect(git('rev-parse', 'loose', 'packed')).toBe(`${taken.tip}\n${taken.tip}`);
+    });
+    expect(git('rev-parse', 'main', 'linked')).toBe(`${base}\n${base}`);
+    expect(git('fsck', '--strict')).toBe('');
+  });
+
   it('is refused where git keeps it in another way, or a link stands in it', () => {
     const open = (): void => HostRepository.open(work, uid)[Symbol.dispose]();
     open();

@@ -9,11 +9,18 @@ export class BranchRefusal extends Error {
   readonly kind: 'hostile' | 'unsuitable';
   /** What to do about it. */
   readonly remedy: string | undefined;
+  /** The protected paths that were not named, where that is why. */
+  readonly protectedPaths: readonly string[] | undefined;
 
-  constructor(kind: 'hostile' | 'unsuitable', reason: string, options: { remedy?: string; cause?: unknown } = {}) {
+  constructor(
+    kind: 'hostile' | 'unsuitable',
+    reason: string,
+    options: { remedy?: string; protectedPaths?: readonly string[]; cause?: unknown } = {},
+  ) {
     super(reason, options);
     this.kind = kind;
     this.remedy = options.remedy;
+    this.protectedPaths = options.protectedPaths;
   }
 }
 

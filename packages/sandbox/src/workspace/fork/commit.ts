@@ -7,7 +7,6 @@ import {
   linkSync,
   mkdirSync,
   readFileSync,
-  readdirSync,
   readlinkSync,
   renameSync,
   rmdirSync,
@@ -22,6 +21,7 @@ import { codeOf, reasonOf } from '../../contract/system-error.ts';
 import type { ApplyArea, ApplyStep, Journal, StepState } from './journal.ts';
 import { digestOf, isNoWay, nameOf, openBelow, parentOf } from './tree.ts';
 import type { OpenDirectory, TreeEntry } from './tree.ts';
+import { namesIn, processIds } from '../../lifecycle/processes.ts';
 
 type Exchange = Extract<ApplyStep, { before: unknown }>;
 type ModeChange = Exclude<ApplyStep, Exchange>;
@@ -363,8 +363,8 @@ const ACCESS = 0o3;
 // Processes that have a file of the area open for writing, by the number of the file. Only those of the same user can be seen.
 function writersOf(old: OpenDirectory): Map<string, number> {
   const writers = new Map<string, number>();
-  for (const pid of readdirSync('/proc').map(Number)) {
-    if (!Number.isInteger(pid) || pid === process.pid) continue;
+  for (const pid of processIds()) {
+    if (pid === process.pid) continue;
     for (const descriptor of namesIn(`/proc/${pid}/fd`)) {
       const number = openedOld(old, `/proc/${pid}`, descriptor);
       if (number !== null) writers.set(number, pid);
@@ -385,13 +385,5 @@ function openedOld(old: OpenDirectory, process_: string, descriptor: string): st
   } catch {
     // The process or the descriptor is gone.
     return null;
-  }
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    return [];
   }
 }

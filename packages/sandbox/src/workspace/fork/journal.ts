@@ -49,6 +49,8 @@ const headerSchema = z.strictObject({
   inode: z.string(),
   forkId: z.string(),
   diffId: z.string(),
+  /** Paths that it is limited to; absent: all. */
+  only: z.array(z.string()).exactOptional(),
   startedAt: z.number(),
   area: z.enum(['state', 'workspace']),
   /** Number of changes, of changes that were already there, and of steps. */
@@ -70,6 +72,7 @@ export type ApplyStep = z.infer<typeof stepSchema>;
 export interface JournalDraft {
   readonly forkId: string;
   readonly diffId: string;
+  readonly only?: readonly string[] | undefined;
   readonly startedAt: number;
   readonly changes: number;
   readonly already: number;
@@ -101,8 +104,8 @@ export class ApplyPlace {
   pending(): PendingApply | null {
     const header = this.#header();
     if (header === null || this.#outcome(header.id) !== null) return null;
-    const { forkId, diffId, startedAt, changes } = header;
-    return { forkId, diffId, startedAt, changes };
+    const { forkId, diffId, only, startedAt, changes } = header;
+    return { forkId, diffId, ...(only === undefined ? {} : { only }), startedAt, changes };
   }
 
   /** Does something while no other process applies to the workspace. */
@@ -138,13 +141,14 @@ export class ApplyPlace {
 
   /** Writes the journal. From here on the apply is finished or undone, whatever happens to this process. */
   write(root: OpenDirectory, area: ApplyArea, draft: JournalDraft, durable: boolean): Journal {
-    const { steps, times, merged, kept, ...rest } = draft;
+    const { steps, times, merged, kept, only, ...rest } = draft;
     const header = {
       version: 1 as const,
       id: randomBytes(8).toString('hex'),
       workspace: this.workspace,
       inode: root.inode.toString(),
       ...rest,
+      ...(only === undefined ? {} : { only: [...only] }),
       area: area.kind,
       steps: steps.length,
       merged: [...merged],

@@ -4,7 +4,7 @@
 // Paths and names are byte strings (latin1). Untrusted code has filled the layers: no link is followed, and no entry is opened here
 // but directories.
 
-import type { Dirent, Stats } from 'node:fs';
+import type { Stats } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import type { ForkEntryKind } from '../../contract/fork.ts';
 import { DirectoryLook, fromText, toText } from '../directory-look.ts';
@@ -244,13 +244,8 @@ export class HeldDirectories implements Disposable {
     const look = DirectoryLook.open(path);
     if (typeof look === 'string') return look === 'gone' ? 'gone' : 'unreadable';
     using directory = look;
-    const names: string[] = [];
-    for (;;) {
-      const next: Dirent | null | 'unreadable' = directory.next();
-      if (next === 'unreadable') return next;
-      if (next === null) break;
-      names.push(next.name);
-    }
+    const names = directory.names();
+    if (names === 'unreadable') return names;
     return names.length > 0 && !directory.isEnterable ? 'unreadable' : names.sort();
   }
 

@@ -34,6 +34,8 @@ export class UnreadableLayersError extends Error {
 
 const PROGRAMS = ['/usr/bin/tar', '/bin/tar', '/usr/local/bin/tar', '/run/current-system/sw/bin/tar'];
 const XATTRS = ['--xattrs', '--xattrs-include=user.overlay.*'];
+// What a copy of a layer keeps: the kernel’s other notes are about the files that it was made of.
+const COPIED = ['--xattrs', '--xattrs-include=user.overlay.opaque', '--xattrs-include=user.overlay.whiteout'];
 const OPAQUE = 'SCHILY.xattr.user.overlay.opaque';
 const WHITEOUT = 'SCHILY.xattr.user.overlay.whiteout';
 const USTAR = 'ustar\x0000';
@@ -164,6 +166,25 @@ export async function makeMarks(directory: string, marks: Iterable<NewMark>, opt
     );
 }
 
+/**
+ * Copies a layer, marks and holes included, into an empty directory. Nothing may write the layer meanwhile, and the copy shares no file
+ * with it.
+ */
+export async function copyLayer(from: string, to: string, options: MarkOptions): Promise<void> {
+  const read = ['-c', '--format=pax', '--sparse', ...COPIED, '-C', from, '-f', '-', '.'];
+  const write = ['-x', '-p', ...XATTRS, '--no-same-owner', '--delay-directory-restore', '-C', to, '-f', '-'];
+  const results: TarResult[] = [];
+  const found = await runTar(read, [], options, async stdout => {
+    const made = await runTar(write, stdout, options, async output => {
+      for await (const chunk of output) void chunk;
+    });
+    results.push(made);
+  });
+  for (const { stderr, status } of [found, ...results])
+    if (status !== 0)
+      throw new UnreadableLayersError(`GNU tar could not copy a layer (${stderr.trim() || `status ${status}`})`);
+}
+
 function* archiveOf(marks: Iterable<NewMark>): Generator<Buffer> {
   for (const { path, kind, mode } of marks) {
     const attribute = kind === 'opaque' ? paxRecord(OPAQUE, 'y') : '';
@@ -196,7 +217,7 @@ interface TarResult {
 
 async function runTar(
   argv: readonly string[],
-  input: Iterable<Buffer>,
+  input: Iterable<Buffer> | AsyncIterable<Buffer>,
   { signal, tar }: MarkOptions,
   read: (stdout: AsyncIterable<Buffer>) => Promise<void>,
 ): Promise<TarResult> {

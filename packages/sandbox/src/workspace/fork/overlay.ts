@@ -1,8 +1,10 @@
-// Mount options of a fork’s overlay: one string, of which the kernel reads at most a page. A longer one would be cut without an
-// error, and could mount another directory.
+// The overlay of a fork: its directories as they were checked, and its mount options. These are one string, of which the kernel reads
+// at most a page. A longer one would be cut without an error, and could mount another directory.
 
+import { lstatSync } from 'node:fs';
 import { AcodeError } from '../../contract/errors.ts';
-import type { OverlaySpec } from '../../contract/spec.ts';
+import type { FileIdentity, OverlayPart, OverlaySpec } from '../../contract/spec.ts';
+import { identityOf, isSameNumber } from '../file-identity.ts';
 
 // The kernel takes one page, with the byte that ends it.
 const MAX_OPTION_BYTES = 4095;
@@ -42,4 +44,29 @@ export function assertOptions(options: string, fork: string): void {
 // The kernel splits at commas and colons, and takes a backslash before one as part of the name.
 function escaped(path: string): string {
   return path.replaceAll(/[\\,:]/g, String.raw`\$&`);
+}
+
+/** A directory, with every directory on the way to it, as they are now. */
+export function partAt(path: string): OverlayPart {
+  return { path, identities: identitiesOf(path) };
+}
+
+/** Whether a directory, and every one on the way to it, is still what it was. */
+export function isPartInPlace({ path, identities }: OverlayPart): boolean {
+  try {
+    const now = identitiesOf(path);
+    return now.length === identities.length && identities.every((identity, at) => isSameNumber(now[at], identity));
+  } catch {
+    return false;
+  }
+}
+
+function identitiesOf(path: string): FileIdentity[] {
+  const names = path.split('/').slice(1);
+  return ['/', ...names.map((_, at) => `/${names.slice(0, at + 1).join('/')}`)].map(one => {
+    const found = lstatSync(one);
+    if (!found.isDirectory()) throw new Error(`${one} is not a directory`);
+    const { device, inode } = identityOf(found);
+    return { device, inode };
+  });
 }

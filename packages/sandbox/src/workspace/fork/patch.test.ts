@@ -4,38 +4,23 @@ import {
   chmodSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   readlinkSync,
-  realpathSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
 import { ForkDiff } from './diff.ts';
 import { editsBetween, editsOrReplacement } from './line-edits.ts';
+import { home, useLayers, write } from './layered.test.support.ts';
 import { makeMarks } from './marks.ts';
 import { changedLines, gitPatch } from './patch.ts';
 
 const signal = new AbortController().signal;
-let home: string;
 
-beforeEach(() => {
-  home = realpathSync(mkdtempSync(join(tmpdir(), 'acode-patch-')));
-  for (const part of ['w', '1']) mkdirSync(join(home, part));
-});
-
-afterEach(() => rmSync(home, { recursive: true, force: true }));
-
-function write(layer: string, files: Readonly<Record<string, string | Buffer>>): void {
-  for (const [path, content] of Object.entries(files)) {
-    mkdirSync(dirname(join(home, layer, path)), { recursive: true });
-    writeFileSync(join(home, layer, path), content);
-  }
-}
+useLayers();
 
 async function open(): Promise<ForkDiff> {
   return ForkDiff.open(

@@ -1,46 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import {
-  appendFileSync,
-  chmodSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { appendFileSync, chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
 import { settleBase } from './base.ts';
 import { ForkDiff } from './diff.ts';
 import type { ForkDiffEntry } from './diff.ts';
+import { home, useLayers, write } from './layered.test.support.ts';
 import { makeMarks } from './marks.ts';
 import { ForkRisks } from './risk.ts';
 
 const signal = new AbortController().signal;
-let home: string;
 
-beforeEach(() => {
-  home = realpathSync(mkdtempSync(join(tmpdir(), 'acode-risk-')));
-  for (const part of ['w', '1', '2', 'base']) mkdirSync(join(home, part));
-});
-
-afterEach(() => {
-  execFileSync('chmod', ['-R', 'u+rwx', home]);
-  rmSync(home, { recursive: true, force: true });
-});
-
-// Of a layer (`1`, `2`) or of the workspace (`w`). A value that begins with `→` is a link.
-function write(layer: 'w' | '1' | '2', files: Readonly<Record<string, string>>): void {
-  for (const [path, content] of Object.entries(files)) {
-    const at = join(home, layer, path);
-    mkdirSync(dirname(at), { recursive: true });
-    if (content.startsWith('→')) symlinkSync(content.slice(1), at);
-    else writeFileSync(at, content);
-  }
-}
+useLayers();
 
 function open(): Promise<ForkDiff> {
   const layers = { workspace: join(home, 'w'), uppers: ['1', '2'].map(one => join(home, one)), masked: [] };
@@ -206,6 +177,7 @@ describe('changes that were applied', () => {
       workspace: join(home, 'w'),
       layer: 1,
       atMs: Date.now(),
+      isLive: false,
       paths: chosen.map(({ bytes: path, change, mode, target, source }) => ({
         path,
         after:

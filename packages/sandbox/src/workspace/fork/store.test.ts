@@ -24,8 +24,9 @@ import { ForkDiff } from './diff.ts';
 import { LayerStack } from './layers.ts';
 import { paxRecord } from './marks.ts';
 import { squashLayers } from './squash.ts';
-import { ForkStore, historyOf } from './store.ts';
-import type { ForkRecord, LinkedRepository } from './store.ts';
+import { historyOf } from './record.ts';
+import { ForkStore } from './store.ts';
+import type { ForkRecord, LinkedRepository } from './record.ts';
 
 const FACTOR = Number(process.env['ACODE_PROPERTY_FACTOR'] ?? 1);
 const home = realpathSync(mkdtempSync(join(tmpdir(), 's-')));

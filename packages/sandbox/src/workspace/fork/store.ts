@@ -4,37 +4,47 @@
 // are short because every layer stands in one string of mount options, of which the kernel reads no more than a page. In a fork of a
 // linked worktree a layer has a second directory (`1g`, `2g`, …): what its command wrote to the repository, which is elsewhere.
 
-import { randomBytes } from 'node:crypto';
-import { chmodSync, existsSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
-import { lstat, readdir, rename, rm } from 'node:fs/promises';
+import { chmodSync, existsSync, lstatSync, mkdirSync } from 'node:fs';
+import { lstat, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { FileIdentity, OverlayPart, OverlaySpec } from '../../contract/spec.ts';
-import { codeOf } from '../../contract/system-error.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
-import { identityOf, isSameNumber } from '../file-identity.ts';
+import { isSameNumber } from '../file-identity.ts';
 import { copyBase, forgetBase } from './base.ts';
 import type { ForkLayers } from './layers.ts';
-import { assertOptions, overlayOptions } from './overlay.ts';
+import { assertOptions, overlayOptions, partAt } from './overlay.ts';
+import {
+  ID,
+  assertName,
+  commandCount,
+  commandsIn,
+  commandsOf,
+  flagsOf,
+  firstOf,
+  freshId,
+  hasGit,
+  isUnused,
+  layerOf,
+  layersWith,
+  numbersOf,
+  recordSchema,
+  refuseOtherRepository,
+  usedAt,
+} from './record.ts';
+import type { ForkRecord, LayerRecord, LinkedRepository } from './record.ts';
+import { makeUpper, moved, namesIn, removeTree } from './store-files.ts';
 
 const MAX_BYTES = 4 * 1024 ** 2;
 const MAX_COMMAND = 200;
-// How long a fork with changes stays after its last use.
-const FORK_LIFE_MS = 7 * 24 * 3600 * 1000;
+// Age from which a record is known to have been written before it was read.
+const SETTLED_MS = 200;
 // The most layers of a fork. Reached only if squashing fails.
 const MAX_LAYERS = 128;
 // Limits at which the oldest layers are squashed, and how many of the latest are kept so that each can be undone.
 const SQUASH_LAYERS = 64;
 const SQUASH_OPTION_BYTES = 3500;
 const MAX_SEPARATE_LAYERS = 32;
-// No vowels and no digits that look like letters: ids must be easy to type and must not spell words.
-const ALPHABET = 'bcdfghjkmnpqrstvwxz23456789';
-const ID_LENGTH = 8;
-const ID = /^[bcdfghjkmnpqrstvwxz23456789]{8}$/;
-const NAME = /^[a-z0-9](?:[a-z0-9._-]{0,38}[a-z0-9])?$/;
-/** Words of the command line that cannot be the name of a fork. */
-const RESERVED = new Set(['new', 'current']);
 const RECORD = 'fork.json';
 const NUMBER = /^\d+g?$/;
 // What the names of directories end with that lie over the repository of a linked worktree.
@@ -46,78 +56,18 @@ const ASIDE = 's';
 // Age after which an unfinished or never-used fork is removed.
 const MAKING_MS = 3600 * 1000;
 const LEFT_BEHIND = /^(?:sg?|marks-.*)$/;
+// Where the copy of a command is, what was copied, and the layer that is being made of it.
+const COPY = 'c';
+const COPY_LIST = 'c.list';
+const COPY_LAYER = 'c.new';
 /** The work directories of overlays that an engine mounts. */
 export const ENGINE_WORK = ['w', `w${GIT}`] as const;
 const WORK_DIRECTORIES = [...ENGINE_WORK, 'b', `b${GIT}`];
 
-const identitySchema = z.strictObject({ device: z.number(), inode: z.number() });
-const commandShape = {
-  at: z.number(),
-  command: z.string(),
-  /** The process that ran it was killed. */
-  interrupted: z.literal(true).optional(),
-};
-const recordSchema = z.strictObject({
-  version: z.literal(1),
-  id: z.string().regex(ID),
-  name: z.string().regex(NAME).nullable(),
-  workspace: z.string(),
-  identity: identitySchema,
-  createdAt: z.number(),
-  usedAt: z.number(),
-  expiresAt: z.number(),
-  /** When it became the current fork of its workspace; the latest is. */
-  currentAt: z.number().nullable(),
-  image: z.string().nullable(),
-  layers: z.array(
-    z.strictObject({
-      number: z.int().positive(),
-      ...commandShape,
-      /** Fork whose directory it is in; this one unless given. */
-      of: z.string().regex(ID).optional(),
-      /** Commands before this one whose layers were squashed with its own. */
-      earlier: z.array(z.strictObject(commandShape)).optional(),
-      /** Number of the first layer that was squashed into it. */
-      first: z.int().positive().optional(),
-      /** It has a second directory, over the repository of the linked worktree. */
-      git: z.literal(true).optional(),
-    }),
-  ),
-  /** The repository of the linked worktree, which the second directories of layers lie over. */
-  repository: z.strictObject({ path: z.string(), identity: identitySchema }).optional(),
-  /** Snapshots by name, each with the number of commands that it has the changes of. */
-  snapshots: z.record(z.string(), z.number()),
-  nextLayer: z.int().positive(),
-  active: z
-    .strictObject({
-      sandboxId: z.string().nullable(),
-      /** The process that ends the layer; null where none does any more. */
-      holder: z.string().nullable(),
-      layer: z.int().positive(),
-      at: z.number(),
-      command: z.string(),
-      /** Paths that are masked for it. */
-      masked: z.array(z.string()).optional(),
-      /** Disk limit of all layers of the fork, in bytes; absent if there is none. */
-      limitBytes: z.number().exactOptional(),
-      git: z.literal(true).optional(),
-    })
-    .nullable(),
-  /** Paths that were masked for a command of it: what commands wrote there is not for the workspace. */
-  masked: z.array(z.string()).optional(),
-});
-
-/** What is known of a fork. */
-export type ForkRecord = z.infer<typeof recordSchema>;
-
-/** The layer of one command. */
-type LayerRecord = ForkRecord['layers'][number];
-
-/** One command whose changes a fork has. */
-export interface CommandRecord {
-  readonly at: number;
-  readonly command: string;
-  readonly interrupted?: true | undefined;
+/** Layers of a record by their indices: the first, and the one after the last. */
+export interface LayerRange {
+  readonly from: number;
+  readonly to: number;
 }
 
 /** Which fork is meant, and of which workspace. */
@@ -142,19 +92,16 @@ export interface LayerBegin {
   readonly limitBytes?: number;
   /** The repository of the linked worktree that the workspace is; absent where it has its own. */
   readonly repository?: LinkedRepository | undefined;
-}
-
-/** The repository of a linked worktree: the directory outside of the workspace that git has for all worktrees together. */
-export interface LinkedRepository {
-  /** The directory, without links. */
-  readonly path: string;
-  readonly identity: FileIdentity;
+  /** Whether the command works in a copy. */
+  readonly copy?: boolean;
 }
 
 /** The forks of one user. Every method that changes one is called under a lock of its id. */
 export class ForkStore {
   readonly #directory: string;
   readonly #now: () => number;
+  // Records as they were read, with what shows that they are still those.
+  readonly #known = new Map<string, { readonly stamp: string; readonly record: ForkRecord }>();
 
   constructor(stateDirectory: string, now: () => number) {
     this.#directory = join(stateDirectory, 'f');
@@ -246,6 +193,33 @@ export class ForkStore {
   }
 
   /**
+   * Makes a fork of what another has now, and copies the layer that a sandbox goes on writing: `copy` fills a directory with what
+   * another has. The caller sees to it that nothing writes meanwhile.
+   */
+  async makeCopy(
+    id: string,
+    name: string | null,
+    copy: (from: string, to: string) => Promise<void>,
+  ): Promise<ForkRecord> {
+    const source = this.#get(id);
+    if (name !== null) assertName(name);
+    const { active } = source;
+    const at = this.#now();
+    const shared = source.layers.map(layer => ({ ...layer, of: layer.of ?? id }));
+    const own = active ? [layerOf(active, { isInterrupted: false, hasGit: active.git === true })] : [];
+    const times = { createdAt: at, ...usedAt(at), currentAt: null };
+    const record = { ...source, ...times, id: freshId(), name, layers: [...shared, ...own], active: null };
+    return this.#create(record, async (base, aside) => {
+      await copyBase(this.baseOf(id), base, Infinity);
+      if (!active) return;
+      for (const layer of [String(active.layer), ...(active.git ? [`${active.layer}${GIT}`] : [])]) {
+        mkdirSync(join(aside, layer), { mode: 0o700 });
+        await copy(join(this.pathOf(id), layer), join(aside, layer));
+      }
+    });
+  }
+
+  /**
    * Makes a fork with one layer that `fill` writes. Builds it in a temporary directory and renames that within `publish`; if either
    * fails, nothing is left.
    */
@@ -268,7 +242,7 @@ export class ForkStore {
       await publish(() => rename(aside, this.pathOf(record.id)));
       return filled;
     } catch (error) {
-      await this.#removeTree(aside);
+      await removeTree(aside);
       throw error;
     }
   }
@@ -281,11 +255,16 @@ export class ForkStore {
   }
 
   // Built in a temporary directory, so that the directory of a fork always contains its record.
-  async #create(record: ForkRecord, fill?: (base: string) => Promise<void>): Promise<ForkRecord> {
+  async #create(record: ForkRecord, fill?: (base: string, aside: string) => Promise<void>): Promise<ForkRecord> {
     const aside = this.#makeAside(record.id);
-    await fill?.(join(aside, 'base'));
-    writePrivateFile(join(aside, RECORD), JSON.stringify(record));
-    await rename(aside, this.pathOf(record.id));
+    try {
+      await fill?.(join(aside, 'base'), aside);
+      writePrivateFile(join(aside, RECORD), JSON.stringify(record));
+      await rename(aside, this.pathOf(record.id));
+    } catch (error) {
+      await removeTree(aside);
+      throw error;
+    }
     return record;
   }
 
@@ -300,7 +279,7 @@ export class ForkStore {
    */
   async begin(
     id: string,
-    { holder, image, command, masked = [], repository, ...limit }: LayerBegin,
+    { holder, image, command, masked = [], repository, copy, ...limit }: LayerBegin,
   ): Promise<ForkRecord> {
     const record = this.#get(id);
     if (record.layers.length >= MAX_LAYERS)
@@ -324,7 +303,7 @@ export class ForkStore {
         command: command.slice(0, MAX_COMMAND),
         masked: [...masked],
         ...limit,
-        ...(repository ? { git: true as const } : {}),
+        ...flagsOf(repository, copy),
       },
       masked: [...new Set([...(record.masked ?? []), ...masked])],
     };
@@ -365,6 +344,14 @@ export class ForkStore {
   release(id: string): void {
     const record = this.read(id);
     if (record?.active) this.#write({ ...record, active: { ...record.active, holder: null } });
+  }
+
+  /** Writes down that acode pauses the sandbox of the active layer, or has let it go on: a process that is killed leaves it paused. */
+  paused(id: string, isPaused: boolean): void {
+    const record = this.read(id);
+    if (!record?.active) return;
+    const { paused: _, ...active } = record.active;
+    this.#write({ ...record, active: isPaused ? { ...active, paused: true } : active });
   }
 
   /** The command that was begun never ran. */
@@ -438,6 +425,37 @@ export class ForkStore {
     return { workspace: repository.path, uppers, masked: [] };
   }
 
+  /** What a copy for the command that a fork has begun is made of, and where. */
+  copyFor(record: ForkRecord): { readonly layers: ForkLayers; readonly copy: string; readonly list: string } {
+    if (!record.active) throw new TypeError('no command was begun');
+    const { layer, masked = [] } = record.active;
+    const { workspace, uppers } = this.layersOf({ ...record, active: null });
+    const mask = masked.length > 0 ? [this.maskOf(record.id, layer)] : [];
+    const at = (name: string): string => join(this.pathOf(record.id), name);
+    return { layers: { workspace, uppers: [...mask, ...uppers], masked: [] }, copy: at(COPY), list: at(COPY_LIST) };
+  }
+
+  /**
+   * Puts what was changed in the copy of a command in the place of its layer: `collect` makes a layer of it. Until that is complete, the
+   * copy stays, and a process that goes on begins again.
+   */
+  async takeCopy(
+    record: ForkRecord,
+    collect: (copy: string, list: string, target: string) => Promise<void>,
+  ): Promise<void> {
+    const { copy, list } = this.copyFor(record);
+    const target = join(this.pathOf(record.id), COPY_LAYER);
+    const layer = join(this.pathOf(record.id), String(record.active?.layer));
+    if (existsSync(list)) {
+      await removeTree(target);
+      await collect(copy, list, target);
+      await removeTree(layer);
+      await rename(target, layer);
+      await removeTree(list);
+    }
+    await removeTree(copy);
+  }
+
   /** Where the empty files over masked ones are, for the command of a layer. */
   maskOf(id: string, layer: number): string {
     return join(this.pathOf(id), `m${layer}`);
@@ -466,9 +484,9 @@ export class ForkStore {
     const layer = layerOf(active, { isInterrupted, hasGit: !isGitEmpty });
     const ended = { ...(isNothing ? record : this.#withLayer(record, layer)), active: null };
     this.#write(ended);
-    await this.#removeTree(this.maskOf(id, active.layer));
-    if (isNothing) await this.#removeTree(join(this.pathOf(id), String(active.layer)));
-    if (isGitEmpty) await this.#removeTree(join(this.pathOf(id), `${active.layer}${GIT}`));
+    await removeTree(this.maskOf(id, active.layer));
+    if (isNothing) await removeTree(join(this.pathOf(id), String(active.layer)));
+    if (isGitEmpty) await removeTree(join(this.pathOf(id), `${active.layer}${GIT}`));
     if (isUnused(ended)) await this.remove(id);
   }
 
@@ -515,7 +533,7 @@ export class ForkStore {
     const number = record.nextLayer;
     const make = async (layers: ForkLayers, range: LayerRange, suffix: string): Promise<void> => {
       const aside = join(this.pathOf(id), `${ASIDE}${suffix}`);
-      await this.#removeTree(aside);
+      await removeTree(aside);
       await build(layers, range, aside);
       await rename(aside, join(this.pathOf(id), `${number}${suffix}`));
     };
@@ -565,7 +583,7 @@ export class ForkStore {
       await this.sweep(id);
     } else await moved(this.pathOf(id), aside);
     for (const owner of new Set(record?.layers.map(({ of = id }) => of))) await this.#removeRetired(owner);
-    return this.#removeTree(aside);
+    return removeTree(aside);
   }
 
   /** Removes layers that no fork needs any more, and whose own fork is gone: what a killed process did not get round to. */
@@ -573,7 +591,7 @@ export class ForkStore {
     for (const id of this.#ids()) await this.#removeRetired(id);
     for (const name of namesIn(this.#directory).filter(one => one.startsWith(MADE_ASIDE))) {
       const made = await lstat(join(this.#directory, name)).catch(() => null);
-      if (made && this.#now() - made.mtimeMs > MAKING_MS) await this.#removeTree(join(this.#directory, name));
+      if (made && this.#now() - made.mtimeMs > MAKING_MS) await removeTree(join(this.#directory, name));
     }
   }
 
@@ -594,7 +612,10 @@ export class ForkStore {
     if (!named) return;
     const isLeft = (name: string): boolean =>
       MASK.test(name) ? !named.has(name.slice(1)) : NUMBER.test(name) ? !named.has(name) : LEFT_BEHIND.test(name);
-    for (const name of namesIn(this.pathOf(id)).filter(isLeft)) await this.#removeTree(join(this.pathOf(id), name));
+    const isCopied = this.read(id)?.active?.copy === true;
+    const isCopy = (name: string): boolean => [COPY, COPY_LIST, COPY_LAYER].includes(name);
+    for (const name of namesIn(this.pathOf(id)))
+      if (isCopy(name) ? !isCopied : isLeft(name)) await removeTree(join(this.pathOf(id), name));
   }
 
   /** Where all forks are. */
@@ -666,7 +687,7 @@ export class ForkStore {
     if (this.#hasRecord(id)) return;
     await this.sweep(id);
     // Nothing else in it is needed without a fork.
-    if (!namesIn(this.pathOf(id)).some(name => NUMBER.test(name))) await this.#removeTree(this.pathOf(id));
+    if (!namesIn(this.pathOf(id)).some(name => NUMBER.test(name))) await removeTree(this.pathOf(id));
   }
 
   #get(id: string): ForkRecord {
@@ -676,11 +697,21 @@ export class ForkStore {
   }
 
   #read(id: string): ForkRecord | null {
-    const file = readPrivateFile(join(this.pathOf(id), RECORD), { maxBytes: MAX_BYTES });
+    const path = join(this.pathOf(id), RECORD);
+    const found = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+    const stamp = found && `${found.ino} ${found.size} ${found.ctimeNs}`;
+    const known = this.#known.get(id);
+    if (known && known.stamp === stamp) return known.record;
+    this.#known.delete(id);
+    const file = found && readPrivateFile(path, { maxBytes: MAX_BYTES });
     if (!file) return null;
     try {
       const record = recordSchema.parse(JSON.parse(file.text));
-      return record.id === id ? record : null;
+      if (record.id !== id) return null;
+      // One that was just written may be written again in the same moment, with the same numbers.
+      if (stamp !== undefined && Date.now() - Number(found.ctimeMs) > SETTLED_MS)
+        this.#known.set(id, { stamp, record });
+      return record;
     } catch {
       return null;
     }
@@ -689,169 +720,4 @@ export class ForkStore {
   #write(record: ForkRecord): void {
     writePrivateFile(join(this.pathOf(record.id), RECORD), JSON.stringify(record));
   }
-
-  async #removeTree(path: string): Promise<boolean> {
-    try {
-      await rm(path, { recursive: true, force: true });
-    } catch (error) {
-      // What a command wrote may lack the permissions that its removal needs; entries that the engine created belong to root.
-      if (!['EACCES', 'EPERM', 'ENOTEMPTY'].includes(codeOf(error))) throw error;
-      await openUp(path);
-      await rm(path, { recursive: true, force: true }).catch(() => undefined);
-    }
-    return !(await exists(path));
-  }
-}
-
-// Refuses a name that could be taken for something else.
-function assertName(name: string): void {
-  if (NAME.test(name) && !RESERVED.has(name)) return;
-  throw new AcodeError('ACODE-SBX-017', {
-    field: 'policy.fork',
-    reason: 'is not a name: use lower-case letters, digits, dots and dashes, at most 40 characters',
-  });
-}
-
-function layerOf(
-  { layer, at, command }: NonNullable<ForkRecord['active']>,
-  is: { readonly isInterrupted: boolean; readonly hasGit: boolean },
-): LayerRecord {
-  const interrupted = is.isInterrupted ? { interrupted: true as const } : {};
-  return { number: layer, at, command, ...interrupted, ...(is.hasGit ? { git: true as const } : {}) };
-}
-
-// The top directory inside has the mode of the upper one.
-function makeUpper(upper: string, lower: string): void {
-  mkdirSync(upper, { mode: 0o700 });
-  chmodSync(upper, lstatSync(lower).mode & 0o777);
-}
-
-// What commands wrote lies over the files of one repository, and is wrong over those of another.
-function refuseOtherRepository({ id, layers, repository }: ForkRecord, now: LinkedRepository): void {
-  if (!repository || !layers.some(hasGit)) return;
-  if (repository.path === now.path && isSameNumber(repository.identity, now.identity)) return;
-  throw new AcodeError('ACODE-FRK-004', {
-    fork: id,
-    reason: `it has commits over the repository that was at ${repository.path}, and this worktree belongs to another one now`,
-  });
-}
-
-function numbersOf({ device, inode }: FileIdentity): FileIdentity {
-  return { device, inode };
-}
-
-function hasGit({ git }: { readonly git?: true | undefined }): boolean {
-  return git === true;
-}
-
-/** Whether commands of a fork wrote to the repository of a linked worktree: the diff of the workspace does not show it. */
-export function hasRepositoryChanges({ layers }: Pick<ForkRecord, 'layers'>): boolean {
-  return layers.some(hasGit);
-}
-
-/** A directory, with every directory on the way to it, as they are now. */
-export function partAt(path: string): OverlayPart {
-  return { path, identities: identitiesOf(path) };
-}
-
-/** Whether a directory, and every one on the way to it, is still what it was. */
-export function isPartInPlace({ path, identities }: OverlayPart): boolean {
-  try {
-    const now = identitiesOf(path);
-    return now.length === identities.length && identities.every((identity, at) => isSameNumber(now[at], identity));
-  } catch {
-    return false;
-  }
-}
-
-function identitiesOf(path: string): FileIdentity[] {
-  const names = path.split('/').slice(1);
-  return ['/', ...names.map((_, at) => `/${names.slice(0, at + 1).join('/')}`)].map(one => {
-    const found = lstatSync(one);
-    if (!found.isDirectory()) throw new Error(`${one} is not a directory`);
-    return numbersOf(identityOf(found));
-  });
-}
-
-/** Layers of a record by their indices: the first, and the one after the last. */
-export interface LayerRange {
-  readonly from: number;
-  readonly to: number;
-}
-
-/** The commands of a layer, in order. */
-function commandsOf({ at, command, interrupted, earlier = [] }: LayerRecord): CommandRecord[] {
-  return [...earlier, { at, command, ...(interrupted ? { interrupted } : {}) }];
-}
-
-/** The commands whose changes a fork has, in order. */
-export function historyOf({ layers }: Pick<ForkRecord, 'layers'>): CommandRecord[] {
-  return layers.flatMap(commandsOf);
-}
-
-/** The number of commands that a snapshot has the changes of. */
-export function commandsIn({ id, snapshots }: ForkRecord, snapshot: string): number {
-  const commands = Object.hasOwn(snapshots, snapshot) ? snapshots[snapshot] : undefined;
-  if (commands !== undefined) return commands;
-  throw new AcodeError('ACODE-FRK-008', { fork: id, snapshot, known: Object.keys(snapshots) });
-}
-
-function commandCount({ layers }: Pick<ForkRecord, 'layers'>): number {
-  return layers.reduce((sum, { earlier = [] }) => sum + earlier.length + 1, 0);
-}
-
-// The number of the first layer that was squashed into this one, or its own: base records still have the original numbers.
-function firstOf({ number, first }: LayerRecord): number {
-  return first ?? number;
-}
-
-/** The number of layers that have the changes of the first `commands` commands. Refuses a number in the middle of a squashed layer. */
-function layersWith({ id, layers }: ForkRecord, commands: number): number {
-  let count = 0;
-  for (const [index, layer] of layers.entries()) {
-    if (count === commands) return index;
-    const next = count + commandsOf(layer).length;
-    if (commands < next) throw new AcodeError('ACODE-FRK-006', { fork: id, from: count + 1, to: next });
-    count = next;
-  }
-  return layers.length;
-}
-
-function usedAt(at: number): Pick<ForkRecord, 'usedAt' | 'expiresAt'> {
-  return { usedAt: at, expiresAt: at + FORK_LIFE_MS };
-}
-
-function isUnused({ layers, name, snapshots }: ForkRecord): boolean {
-  return layers.length === 0 && name === null && Object.keys(snapshots).length === 0;
-}
-
-function freshId(): string {
-  return Array.from(randomBytes(ID_LENGTH), byte => ALPHABET[byte % ALPHABET.length]).join('');
-}
-
-function namesIn(directory: string): string[] {
-  return existsSync(directory) ? readdirSync(directory) : [];
-}
-
-async function moved(from: string, to: string): Promise<void> {
-  await rename(from, to).catch((error: unknown) => {
-    if (codeOf(error) !== 'ENOENT') throw error;
-  });
-}
-
-// Only directories: removing a file needs write permission on its directory, not on the file.
-async function openUp(path: string): Promise<void> {
-  const found = await lstat(path).catch(() => null);
-  if (!found?.isDirectory()) return;
-  try {
-    chmodSync(path, 0o700);
-  } catch {
-    return;
-  }
-  for (const entry of await readdir(path, { withFileTypes: true }).catch(() => []))
-    if (entry.isDirectory()) await openUp(join(path, entry.name));
-}
-
-async function exists(path: string): Promise<boolean> {
-  return (await lstat(path).catch(() => null)) !== null;
 }

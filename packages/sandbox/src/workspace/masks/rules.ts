@@ -224,35 +224,30 @@ export class MaskPattern {
   }
 }
 
-// Both levels go back to the last wildcard only, so that no pattern takes longer than its length times the path’s.
 function matchesSegments(pattern: readonly string[], path: readonly string[]): boolean {
-  let [at, here, star, mark] = [0, 0, -1, 0];
-  while (here < path.length) {
-    const segment = pattern[at];
-    if (segment === '**') {
-      [star, mark] = [at, here];
-      at += 1;
-    } else if (segment !== undefined && matchesName(segment, path[here] ?? '')) {
-      at += 1;
-      here += 1;
-    } else if (star >= 0) {
-      mark += 1;
-      [at, here] = [star + 1, mark];
-    } else return false;
-  }
-  while (pattern[at] === '**') at += 1;
-  return at === pattern.length;
+  return matchesAll(pattern, path, '**', matchesName);
 }
 
 /** Whether one name fits a pattern without slashes. */
 export function matchesName(pattern: string, name: string): boolean {
+  return matchesAll(pattern, name, '*', (sign, character) => sign === '?' || sign === character);
+}
+
+// Signs against items, where one sign stands for any number of items. It goes back to the last of these only, so that no pattern takes
+// longer than its length times that of the path.
+function matchesAll(
+  signs: ArrayLike<string>,
+  items: ArrayLike<string>,
+  any: string,
+  fits: (sign: string, item: string) => boolean,
+): boolean {
   let [at, here, star, mark] = [0, 0, -1, 0];
-  while (here < name.length) {
-    const sign = pattern[at];
-    if (sign === '*') {
+  while (here < items.length) {
+    const sign = signs[at];
+    if (sign === any) {
       [star, mark] = [at, here];
       at += 1;
-    } else if (sign === '?' || (sign !== undefined && sign === name[here])) {
+    } else if (sign !== undefined && fits(sign, items[here] ?? '')) {
       at += 1;
       here += 1;
     } else if (star >= 0) {
@@ -260,8 +255,8 @@ export function matchesName(pattern: string, name: string): boolean {
       [at, here] = [star + 1, mark];
     } else return false;
   }
-  while (pattern[at] === '*') at += 1;
-  return at === pattern.length;
+  while (signs[at] === any) at += 1;
+  return at === signs.length;
 }
 
 /** A pattern that adds masks. */

@@ -1,5 +1,6 @@
 // What the doctor makes of the engine’s account of itself. Pure.
 
+import type { Level } from '../../../contract/levels.ts';
 import type { Diagnosis } from '../../../isolation/backend.ts';
 import type { Check } from '../report.ts';
 import { fail, ok, warn } from './machine.ts';
@@ -67,9 +68,16 @@ export function engineChecks(diagnosis: Examined, around: EngineSurroundings): C
   ];
 }
 
-/** The check for an engine that could not be asked. */
-export function noEngine(reason: string, remedy: string): Check {
-  return fail('engine', 'Engine reachable', reason, remedy);
+/** The check for an engine that could not be asked. `level` is the one that commands get without an engine, if any. */
+export function noEngine(reason: string, remedy: string, level: Level | null): Check {
+  if (level === null) return fail('engine', 'Engine reachable', reason, remedy);
+  const others = 'Images, networks and persistent sandboxes need one.';
+  return warn(
+    'engine',
+    'Engine reachable',
+    `${reason} Commands run at level ${level}, without it.`,
+    `${others} ${remedy}`,
+  );
 }
 
 function reached({ engine }: Diagnosis): Check {

@@ -1,6 +1,6 @@
 // Group F by looking: what a sandbox knows of the host’s secrets, and whether a changed plan is noticed.
 
-import { mkdir, rename, symlink } from 'node:fs/promises';
+import { mkdir, readFile, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RunResult } from '../../../contract/result.ts';
 import type { Weakening } from '../../../isolation/backend.ts';
@@ -57,6 +57,41 @@ export const environment: Trial = {
         observed: shown ? 'it is in the engine’s request' : 'absent from the engine’s request and labels',
         controlled: given,
         control: 'the command itself was given it',
+      },
+    };
+  },
+};
+
+const KEY = `-----BEGIN PRIVATE KEY-----\n${SECRET}\n-----END PRIVATE KEY-----\n`;
+const READ_SECRETS = `cat .env conf/server.key link 2>/dev/null; cat /proc/self/cwd/.env
+mv conf moved 2>/dev/null && cat moved/server.key; echo over > .env 2>/dev/null; echo end`;
+
+/** Files with secrets in the workspace, by their names, through a link and after a directory above was renamed. */
+export const maskedFiles: Trial = {
+  about: 'secrets in the workspace',
+  needsShell: true,
+  attacks: [{ id: 'F3b', title: 'secrets in files of the workspace' }],
+  async run(bench) {
+    const make = async (): Promise<string> => {
+      const workspace = await bench.workspace({ '.env': `TOKEN=${SECRET}\n`, 'conf/server.key': KEY });
+      await symlink('.env', join(workspace, 'link'));
+      return workspace;
+    };
+    const [whole, bare] = await Promise.all([make(), make()]);
+    const [inside, open] = await Promise.all([
+      bench.run(READ_SECRETS, { workspace: whole }),
+      bench.run(READ_SECRETS, { workspace: bare, without: 'masks' }),
+    ]);
+    const kept = await readFile(join(whole, '.env'), 'utf8');
+    const isRead = inside.stdout.includes(SECRET);
+    const isWritten = !kept.includes(SECRET);
+    const isSeen = open.stdout.includes(SECRET);
+    return {
+      F3b: {
+        stopped: !isRead && !isWritten && inside.stdout.includes('end'),
+        observed: isRead ? 'read' : isWritten ? 'changed on the host' : 'empty, and as it was on the host',
+        controlled: isSeen,
+        control: isSeen ? 'read where they are not masked' : 'not read without masks either',
       },
     };
   },

@@ -107,7 +107,6 @@ export class Containers {
     return { exit };
   }
 
-  /** Sends a signal to its first process. Rejects with status 409 when it does not run. */
   /** Freezes every process of the container, or lets them go on. */
   async freeze(id: string, action: 'pause' | 'unpause', options: CallOptions): Promise<void> {
     return this.#connection.empty({
@@ -117,6 +116,7 @@ export class Containers {
     });
   }
 
+  /** Sends a signal to its first process. Rejects with status 409 when it does not run. */
   async kill(id: string, signalName: string, options: CallOptions): Promise<void> {
     return this.#connection.empty({
       method: 'POST',

@@ -21,6 +21,7 @@ const imageConfig = z.lazy(() =>
     Volumes: record().nullish(),
     User: z.string().nullish(),
     WorkingDir: z.string().nullish(),
+    ExposedPorts: record().nullish(),
     Healthcheck: record().nullish(),
     Labels: z.record(z.string(), z.string()).nullish(),
   }),

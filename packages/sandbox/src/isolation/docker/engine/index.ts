@@ -84,6 +84,7 @@ const infoReply = z.lazy(() =>
     SecurityOptions: z.array(z.string()).nullish(),
     CgroupVersion: z.string().optional(),
     CgroupDriver: z.string().optional(),
+    Warnings: z.array(z.string()).nullish(),
     ServerVersion: z.string(),
     OperatingSystem: z.string(),
     KernelVersion: z.string(),

@@ -36,6 +36,7 @@ import {
 } from '../verify/inspection.ts';
 import { ContainerExecution, type StartedContainer } from './execution.ts';
 import { OpenContainer } from './open.ts';
+import { processIds } from '../../../lifecycle/processes.ts';
 
 // How many shells wait in one that stays: the next command has one, and whoever has to end a command too.
 const READY = 2;
@@ -106,6 +107,7 @@ export class WaitingContainer implements WaitingSandbox {
     this.#used = true;
     this.#rest?.stop();
     signal.throwIfAborted();
+    await this.#accompany(signal);
     // The last look, with nothing between it and the command: what lies before it took its time.
     if (!this.#isLost) this.#same?.();
     const unset = this.#unset;
@@ -126,6 +128,7 @@ export class WaitingContainer implements WaitingSandbox {
     this.#used = true;
     this.#rest?.stop();
     signal.throwIfAborted();
+    await this.#accompany(signal);
     const { id, engine, clock, exit, oomWatch, stream } = this.#container;
     if (outlives) await stream.write(STAYING_LINE);
     if (this.#isAllowed && !this.openForwarder) await startForwarder(this.#container, this.#spec, signal);
@@ -144,6 +147,14 @@ export class WaitingContainer implements WaitingSandbox {
       hostKernel: this.#kind.hostKernel,
       remove: () => this[Symbol.asyncDispose](),
     });
+  }
+
+  // Services take their time to start: someone could meanwhile have exchanged what is mounted.
+  async #accompany(signal: AbortSignal): Promise<void> {
+    if (!this.#spec.services) return;
+    await this.#facts.attachments.accompany(this.#spec, this.id, signal);
+    if (this.#held) await assertNotNested(this.id, this.#spec, this.#creation.mountConflicts, signal);
+    else await this.verify(signal);
   }
 
   get #unset(): readonly string[] {
@@ -392,7 +403,7 @@ function runtimeProcesses(
 ): readonly ProcessIdentity[] | null {
   if (!names.includes(nameOf(pid, containerId) ?? '')) return null;
   // Listed rather than tried: a thread can be asked for by its number like a process, and is none.
-  const around = readdirSync('/proc').flatMap(name => (Math.abs(Number(name) - pid) <= NEAR ? [Number(name)] : []));
+  const around = processIds().filter(other => Math.abs(other - pid) <= NEAR);
   const found = names.map(name => around.filter(near => nameOf(near, containerId) === name));
   const lives = found.flatMap(([only, ...more]) => (only === undefined || more.length > 0 ? [] : [identify(only)]));
   const living = lives.filter(process => process !== null);

@@ -30,6 +30,30 @@ it('is what the engine says, whatever labels of others it has', () => {
     environment: ['A=1'],
     volumes: ['/data'],
     repositoryDigests: ['x@sha256:2'],
+    program: { user: '', entrypoint: [], command: [], workdir: '', ports: [] },
+  });
+});
+
+it('says how its program is started', () => {
+  const { config } = image({});
+  const started = {
+    ...image({}),
+    config: {
+      ...config,
+      User: '999:999',
+      Entrypoint: ['/start'],
+      Cmd: ['serve'],
+      WorkingDir: '/srv',
+      ExposedPorts: { '5432/tcp': {}, '53/udp': {}, '80': {} },
+    },
+  };
+  expect(imageFacts('x:1', started).program).toEqual({
+    user: '999:999',
+    entrypoint: ['/start'],
+    command: ['serve'],
+    workdir: '/srv',
+    // Numbers come before names.
+    ports: [80, 5432],
   });
 });
 

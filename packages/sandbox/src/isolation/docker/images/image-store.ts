@@ -1,6 +1,7 @@
 // The images of one engine: what a name means there, what there is, and how it comes and goes.
 
 import { AcodeError } from '../../../contract/errors.ts';
+import type { ImageProgram } from '../../../contract/services.ts';
 import type { ImageFacts } from '../../../contract/spec.ts';
 import { RESERVED } from '../../../lifecycle/labels.ts';
 import type { BuiltImage, ImageBuild, ImageBuilds, ImageStore, PullRequest, StoredImage } from '../../backend.ts';
@@ -144,7 +145,20 @@ export function imageFacts(reference: string, image: ImageDetails, isPodman = fa
     environment: image.config.Env ?? [],
     volumes: Object.keys(image.config.Volumes ?? {}),
     repositoryDigests,
+    program: programOf(image),
     ...(isPodman || isNamedByManifest(image) ? { namedOnly: true } : {}),
+  };
+}
+
+function programOf({ config }: ImageDetails): ImageProgram {
+  const { User: user, Entrypoint: entrypoint, Cmd: command, WorkingDir: workdir, ExposedPorts: exposed } = config;
+  const ports = Object.keys(exposed ?? {}).flatMap(key => /^(\d{1,5})(?:\/tcp)?$/.exec(key)?.[1] ?? []);
+  return {
+    user: user ?? '',
+    entrypoint: entrypoint ?? [],
+    command: command ?? [],
+    workdir: workdir ?? '',
+    ports: ports.map(Number),
   };
 }
 

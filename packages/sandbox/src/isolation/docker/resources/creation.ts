@@ -5,6 +5,7 @@ import { ExponentialBackoff, handleWhen, retry } from 'cockatiel';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { PublishedPort } from '../../../contract/result.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import { shortageIn } from '../../../contract/system-error.ts';
 import { MANAGED, NONCE, OWNER } from '../../../lifecycle/labels.ts';
 import type { Removals, Remove } from '../../../lifecycle/removal.ts';
 import { type Reach, reachOf } from '../../kernel.ts';
@@ -203,7 +204,7 @@ export function startFailure(spec: SandboxSpec, error: unknown, signal: AbortSig
   const { name } = spec.identity;
   const reason = reasonOf(error);
   const cause = new AcodeError('ACODE-CTN-002', { name, reason }, { cause: error });
-  return new AcodeError('ACODE-SBX-006', { name, reason }, { cause });
+  return new AcodeError('ACODE-SBX-006', { name, reason, ...shortageIn(reason) }, { cause });
 }
 
 function withFreshNonce(spec: SandboxSpec): SandboxSpec {
@@ -222,7 +223,7 @@ function creationFailure(spec: SandboxSpec, error: unknown, signal: AbortSignal)
   }
   const reason = reasonOf(error);
   const cause = new AcodeError('ACODE-CTN-001', { name, reason }, { cause: error });
-  return new AcodeError('ACODE-SBX-001', { name, reason }, { cause });
+  return new AcodeError('ACODE-SBX-001', { name, reason, ...shortageIn(reason) }, { cause });
 }
 
 // Published ports: which ones the engine really took, and what it says when one was not to be had.

@@ -6,6 +6,7 @@ import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
+import { shortageIn } from '../../../contract/system-error.ts';
 import { CREATED, EXPIRES, MANAGED, NONCE, ownership, SESSION } from '../../../lifecycle/labels.ts';
 import type { Difference } from '../../kernel.ts';
 import { unlessCancelled } from '../../waiting.ts';
@@ -199,7 +200,8 @@ export class SandboxNetworks implements Attachment {
       });
     } catch (error) {
       if (!(error instanceof EngineError && error.kind === 'status')) throw error;
-      throw new AcodeError('ACODE-SBX-001', { name: 'network', reason: reasonOf(error) }, { cause: error });
+      const reason = reasonOf(error);
+      throw new AcodeError('ACODE-SBX-001', { name: 'network', reason, ...shortageIn(reason) }, { cause: error });
     }
   }
 

@@ -257,6 +257,8 @@ export interface Attachment {
   acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Partial<EngineFacts>>;
   /** The container is made and not started: what can be done only then. */
   created?(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void>;
+  /** The sandbox was verified and waits for its command: what runs beside the command is started, and is ready when this resolves. */
+  accompany?(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void>;
   /** What of it is not as planned. Pure. */
   verify(spec: SandboxSpec, facts: EngineFacts, seen: Seen): readonly Difference[];
   /** The sandbox is gone, or was never made. May be called more than once. */
@@ -267,7 +269,7 @@ export interface Attachment {
 
 /** Facts about a container that is to be verified, with what verifies its attachments. */
 export interface AttachedFacts extends EngineFacts {
-  readonly attachments: Pick<Attachments, 'verify' | 'release'>;
+  readonly attachments: Pick<Attachments, 'accompany' | 'verify' | 'release'>;
 }
 
 /** All attachments of a backend: acquired in order, and each released whatever becomes of the others. */
@@ -292,6 +294,10 @@ export class Attachments {
 
   async created(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
     for (const one of this.#all) await one.created?.(spec, containerId, signal);
+  }
+
+  async accompany(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+    for (const one of this.#all) await one.accompany?.(spec, containerId, signal);
   }
 
   verify(spec: SandboxSpec, facts: EngineFacts, seen: Seen): Difference[] {

@@ -188,7 +188,8 @@ export async function assertNoNeighbour(
  * between two looks; the protected parts it cannot, since it has them read-only itself.
  */
 export function mountsFromWorkspace({ mounts }: SandboxSpec): Difference[] {
-  const workspace = mounts.find(({ purpose }) => purpose === 'workspace')?.source;
+  const mount = mounts.find(({ purpose }) => purpose === 'workspace');
+  const workspace = mount?.copyOf?.path ?? mount?.source;
   return mounts
     .filter(({ purpose, source }) => purpose === 'additional' && workspace !== undefined && isWithin(source, workspace))
     .map(({ source }) => ({

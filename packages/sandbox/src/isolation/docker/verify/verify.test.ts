@@ -169,6 +169,7 @@ describe('compareWithEngine', () => {
     ['PidsLimit', null],
     ['OomKillDisable', true],
     ['ShmSize', 2 ** 30],
+    ['BlkioDeviceReadBps', [{ Path: '/dev/sda', Rate: 1 }]],
     ['Ulimits', null],
     ['Tmpfs', {}],
   ];
@@ -199,6 +200,18 @@ describe('compareWithEngine', () => {
     const changed = details();
     (changed.Config as Record<string, unknown>)[key] = value;
     expect(compareWithEngine(spec, facts, changed)).toHaveLength(1);
+  });
+
+  it('finds a limit of disk throughput that the engine left out, or has for another device', () => {
+    const limited = { ...spec, throughput: { devices: ['/dev/sda'], readBytes: 1024 } };
+    const found = (BlkioDeviceReadBps: unknown): unknown[] => {
+      const changed = details();
+      changed.HostConfig['BlkioDeviceReadBps'] = BlkioDeviceReadBps;
+      return compareWithEngine(limited, facts, changed);
+    };
+    expect(found([{ Path: '/dev/sda', Rate: 1024 }])).toEqual([]);
+    for (const one of [null, [], [{ Path: '/dev/sdb', Rate: 1024 }], [{ Path: '/dev/sda', Rate: 2048 }]])
+      expect(found(one)).toMatchObject([{ violation: 'SpecMismatch', detail: expect.stringContaining('disk reads') }]);
   });
 
   it('never repeats the value of a variable', () => {
@@ -364,6 +377,54 @@ const NONE = { network: 'none', networkName: 'none', runtime: 'runc', seccomp: n
 const BRIDGE = { network: 'id1', networkName: 'mine', runtime: 'runc', seccomp: null };
 const container = (Running: boolean, Networks: Record<string, Record<string, unknown>> | null) =>
   ({ State: { Running }, NetworkSettings: { Networks } }) as unknown as ContainerDetails;
+
+describe('a service', () => {
+  const joined = { ...facts, network: 'container:cc' };
+  const seen = (change: Partial<ContainerDetails['Config']>, networkMode = joined.network): ContainerDetails => {
+    const all = details();
+    return {
+      ...all,
+      Id: 'abcdefabcdefabcdef',
+      Config: { ...all.Config, ...change },
+      HostConfig: { ...all.HostConfig, NetworkMode: networkMode },
+      NetworkSettings: { Networks: {} },
+    };
+  };
+
+  it('has the host name of its sandbox, or its own id before it is started', () => {
+    for (const Hostname of ['sandbox', 'abcdefabcdef'])
+      expect(compareWithEngine(spec, joined, seen({ Hostname }))).toEqual([]);
+    expect(compareWithEngine(spec, joined, seen({ Hostname: 'other' }))).toMatchObject([
+      { detail: expect.stringContaining('host name') },
+    ]);
+  });
+
+  it('is in the network of its sandbox and no other', () => {
+    expect(connectionDifferences(joined, seen({}))).toEqual([]);
+    expect(compareWithEngine(spec, joined, seen({}, 'container:dd'))).toMatchObject([
+      { detail: expect.stringContaining('network') },
+    ]);
+    const connected = { ...seen({}), NetworkSettings: { Networks: { bridge: {} } } };
+    expect(connectionDifferences(joined, connected)).toMatchObject([{ violation: 'SpecMismatch' }]);
+    // Any other sandbox has a network, if only `none`.
+    expect(connectionDifferences(facts, seen({}))).toMatchObject([{ violation: 'SpecMismatch' }]);
+  });
+
+  it('gives its sandbox one name, on the loopback', () => {
+    const service = { name: 'db', port: 1, argv: ['/db'], environment: {}, readyMs: 1, spec };
+    const beside = { ...spec, services: [service] };
+    const with_ = (ExtraHosts: readonly string[]): ContainerDetails => {
+      const all = details();
+      return { ...all, HostConfig: { ...all.HostConfig, ExtraHosts } };
+    };
+    expect(compareWithEngine(beside, facts, with_(['db:127.0.0.1']))).toEqual([]);
+    for (const hosts of [[], ['db:192.0.2.1'], ['db:127.0.0.1', 'more:127.0.0.1']])
+      expect(compareWithEngine(beside, facts, with_(hosts))).toMatchObject([
+        { detail: expect.stringContaining('name service') },
+      ]);
+    expect(compareWithEngine(spec, facts, with_(['db:127.0.0.1']))).toHaveLength(1);
+  });
+});
 
 describe('connectionDifferences', () => {
   it.each([

@@ -31,10 +31,11 @@ export function compareWithEngine(
   entrypoint: readonly string[] = WAITING_COMMAND,
 ): Difference[] {
   const checks = [
-    ...configChecks(spec, details, entrypoint),
+    ...configChecks(spec, facts, details, entrypoint),
     ...namespaceChecks(facts, details.HostConfig),
     ...networkChecks(spec, facts, details.HostConfig),
     ...limitChecks(spec, facts, details.HostConfig),
+    ...throughputChecks(spec, details.HostConfig),
   ];
   const differences = checks
     .filter(([, actual, expected]) => !same(actual, expected))
@@ -65,7 +66,19 @@ function processDifferences(spec: SandboxSpec, view: KernelView): Difference[] {
   return found;
 }
 
-function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, entrypoint: readonly string[]): Check[] {
+// A service has the host name of its sandbox, or until it is started its own id.
+function hostName({ network }: EngineFacts, { Id, Config }: ContainerDetails): string {
+  const isService = network.startsWith('container:');
+  return isService && Config.Hostname === Id.slice(0, 12) ? Config.Hostname : 'sandbox';
+}
+
+function configChecks(
+  spec: SandboxSpec,
+  facts: EngineFacts,
+  details: ContainerDetails,
+  entrypoint: readonly string[],
+): Check[] {
+  const { Image, Config } = details;
   return [
     ['image', Image, spec.image.id],
     ['user', Config.User, `${spec.user.uid}:${spec.user.gid}`],
@@ -73,7 +86,7 @@ function configChecks(spec: SandboxSpec, { Image, Config }: ContainerDetails, en
     ['command', Config.Cmd ?? [], []],
     ['working directory', Config.WorkingDir, spec.workdir],
     ['health check', Config.Healthcheck?.['Test'] ?? ['NONE'], ['NONE']],
-    ['host name', Config.Hostname, 'sandbox'],
+    ['host name', Config.Hostname, hostName(facts, details)],
     ['terminal', Config.Tty ?? false, false],
     ['standard input', [Config.OpenStdin, Config.StdinOnce], [true, true]],
     ['labels', ownLabels(Config.Labels ?? {}, spec.identity.labels), spec.identity.labels],
@@ -89,9 +102,14 @@ function networkChecks(spec: SandboxSpec, facts: EngineFacts, host: Record<strin
   );
   return [
     ['network', host['NetworkMode'], facts.network],
-    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [spec.dns, []]],
+    ['name service', [list(host['Dns']), list(host['ExtraHosts'])], [spec.dns, loopbackNames(spec)]],
     ['published ports', [host['PortBindings'] ?? {}, host['PublishAllPorts']], [ports, false]],
   ];
+}
+
+// Each service by its name, on the loopback alone.
+function loopbackNames({ services = [] }: SandboxSpec): string[] {
+  return services.map(({ name }) => `${name}:127.0.0.1`);
 }
 
 function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Check[] {
@@ -120,6 +138,17 @@ function namespaceChecks(facts: EngineFacts, host: Record<string, unknown>): Che
     ['automatic removal', host['AutoRemove'], false],
     ['masked paths', hasAll(host['MaskedPaths'], ['/proc/kcore', '/proc/keys', '/sys/firmware']), true],
     ['read-only paths', hasAll(host['ReadonlyPaths'], ['/proc/sys', '/proc/sysrq-trigger']), true],
+  ];
+}
+
+// What an engine cannot enforce it leaves out, with a warning in its reply.
+function throughputChecks({ throughput }: SandboxSpec, host: Record<string, unknown>): Check[] {
+  const wanted = (rate: number | undefined): unknown[][] =>
+    rate === undefined ? [] : (throughput?.devices ?? []).map(device => [device, rate]);
+  const found = (name: string): unknown[][] => list(host[name]).map(one => [field(one, 'Path'), field(one, 'Rate')]);
+  return [
+    ['disk reads', found('BlkioDeviceReadBps'), wanted(throughput?.readBytes)],
+    ['disk writes', found('BlkioDeviceWriteBps'), wanted(throughput?.writeBytes)],
   ];
 }
 
@@ -170,6 +199,7 @@ function mountDifferences(spec: SandboxSpec, facts: EngineFacts, details: Contai
     ...wantedOverlays(spec, facts),
     ...wantedCaches(spec, facts),
     ...wantedDependencies(spec, facts),
+    ...wantedStore(spec),
   ];
   const tmpfs = Object.keys(details.HostConfig['Tmpfs'] ?? {}).sort();
   const differences: Difference[] = [];
@@ -228,13 +258,16 @@ function kernelMountDifferences(spec: SandboxSpec, view: KernelView): Difference
     ...plannedMountDifferences(mount, view),
     ...coveredDifferences(mount, spec, view),
   ]);
-  const ours = [...spec.mounts, ...spec.caches, ...(spec.dependencies ?? []), ...spec.tmpfs];
+  const stores = spec.store ? [{ ...spec.store, mode: '0700' }] : [];
+  const ours = [...spec.mounts, ...spec.caches, ...(spec.dependencies ?? []), ...spec.tmpfs, ...stores];
   const planned = new Set(ours.map(({ target }) => target));
   for (const mount of view.mounts) {
     if (!planned.has(mount.target) && !isRuntimeMount(mount))
       differences.push(mounted(`${mount.target} is mounted and was not asked for`));
   }
-  differences.push(...spec.tmpfs.flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))));
+  differences.push(
+    ...[...spec.tmpfs, ...stores].flatMap(tmpfs => tmpfsDifferences(tmpfs, last(view.mounts, tmpfs.target))),
+  );
   if (!last(view.mounts, '/')?.options.includes('ro')) differences.push(mounted('the root file system is writable'));
   return differences;
 }
@@ -311,6 +344,8 @@ function hasAll(value: unknown, wanted: readonly string[]): boolean {
 /** What is wrong with the networks a container is connected to, by the engine’s account. */
 export function connectionDifferences(facts: EngineFacts, details: ContainerDetails): Difference[] {
   const connected = Object.entries(details.NetworkSettings.Networks ?? {});
+  // Its network is the other container’s: the engine connects it to nothing.
+  if (facts.network.startsWith('container:') && connected.length === 0) return [];
   const asPlanned = connected.length === 1 && connected.every(connection => isPlanned(facts, connection, details));
   if (asPlanned) return [];
   const found = connected.map(([name]) => name).join(', ') || 'none at all';
@@ -367,6 +402,11 @@ function wantedDependencies(spec: SandboxSpec, { dependencies = [] }: EngineFact
     const made = dependencies.find(one => one.target === target);
     return { type: 'volume', source: made?.mountpoint ?? '', target, writable: true, propagation: '' };
   });
+}
+
+function wantedStore({ store }: SandboxSpec): EngineMount[] {
+  if (!store) return [];
+  return [{ type: 'volume', source: store.mountpoint, target: store.target, writable: true, propagation: '' }];
 }
 
 interface EngineMount {

@@ -1,0 +1,56 @@
+// A swarm as JSON for a program, and as a table for a person. Text of tasks drives no terminal.
+
+import type { SwarmRecord, TaskRecord } from '@acode/swarm';
+import type { Look } from '../terminal/look.ts';
+import { table } from '../terminal/table.ts';
+import { oneLine, plural } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
+
+/** A record as JSON for a program. */
+export function shownState(record: SwarmRecord): object {
+  const { id, workspace, createdAt, updatedAt, state, base, parallel, overlaps, tasks } = record;
+  return { id, workspace, createdAt, updatedAt, state, base, parallel, overlaps, tasks };
+}
+
+/** The tasks of a swarm as a table. */
+export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: Look): string {
+  const rows = tasks.map(task => [
+    task.id,
+    task.attention ?? task.status,
+    storiesOf(task),
+    elapsed(task),
+    whatOf(task),
+  ]);
+  const count = (status: TaskRecord['status']): number => tasks.filter(task => task.status === status).length;
+  const waiting = tasks.filter(({ attention }) => attention === 'needs-review').map(task => task.id);
+  const lines = [
+    `Swarm ${id.slice(0, 8)} (${state}): ${count('completed')} of ${plural(tasks.length, 'task')} completed, ${count('failed')} failed, ${count('stopped')} stopped.`,
+    ...overlaps
+      .slice(0, 5)
+      .map(
+        ({ tasks: pair, path, from, to }) =>
+          `Both ${pair.join(' and ')} change ${oneLine(path)}, lines ${from} to ${to}.`,
+      ),
+    ...(waiting.length > 0
+      ? [
+          `Changes that programs of this machine might execute wait for you: \`acode swarm review ${waiting[0] ?? ''}\`.`,
+        ]
+      : []),
+  ];
+  return `${table(['TASK', 'STATE', 'STORIES', 'TIME', 'BRANCH OR REASON'], rows, look, ['TIME'])}${lines.map(line => fitted(`${line}\n`, look)).join('')}`;
+}
+
+function storiesOf({ stories }: TaskRecord): string {
+  return `${stories.filter(({ status }) => status === 'completed').length}/${stories.length}`;
+}
+
+function elapsed({ elapsedMs, startedAt, status }: TaskRecord): string {
+  const ms = status === 'running' && startedAt !== null ? Date.now() - Date.parse(startedAt) : elapsedMs;
+  return ms === 0 ? '' : `${Math.round(ms / 1000)} s`;
+}
+
+function whatOf({ status, branch, branchCommit, reason, detail, lastLine }: TaskRecord): string {
+  if (status === 'completed') return branchCommit === null ? 'no changes on a branch' : branch;
+  if (status === 'running') return lastLine;
+  return [reason ?? '', detail].filter(part => part !== '').join(': ');
+}

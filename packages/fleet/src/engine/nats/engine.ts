@@ -1,0 +1,351 @@
+// Engine on NATS JetStream: streams for tasks, logs and blobs, buckets for states and leases.
+
+import { JetStreamApiError, JetStreamError, jetstream, jetstreamManager } from '@nats-io/jetstream';
+import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
+import { connect, credsAuthenticator, errors, headers } from '@nats-io/transport-node';
+import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node';
+import { readFile } from 'node:fs/promises';
+import { FLEET_ERRORS } from '../../errors.ts';
+import { HIDE_MS } from '../engine.ts';
+import type {
+  Delivery,
+  FleetEngine,
+  Lease,
+  LogBatch,
+  LogKey,
+  QueuedTask,
+  Revised,
+  TakeRequest,
+  Topic,
+  WriteOptions,
+} from '../engine.ts';
+import { assertSize } from '../limits.ts';
+import { checkedKey, checkedName } from '../names.ts';
+import type { TaskKey } from '../names.ts';
+import { reasonOf, retried } from '../retry.ts';
+import { followLog } from './log.ts';
+import { ConsumerAway } from './pull.ts';
+import { NOT_STORED, NatsQueue } from './queue.ts';
+import { assertVersion, checkServers } from './server.ts';
+import { ensureStream, namesOf, streamsOf } from './streams.ts';
+import type { FleetNames, StreamSizes } from './streams.ts';
+
+/** The server’s codes for a revision that is not the last one. */
+const WRONG_REVISION = new Set([10_071, 10_164]);
+// One answer of the server; a call is tried again until its own deadline.
+const ANSWER_MS = 5000;
+const CONNECT_MS = 5000;
+const UNAVAILABLE = 503;
+const PART_BYTES = 512 * 1024;
+const PARTS = 'Acode-Parts';
+const REPLICAS = 3;
+
+/** Options of an engine on NATS. */
+export interface NatsEngineOptions extends StreamSizes {
+  /** Addresses of servers: `nats://one.example:4222`. */
+  readonly servers: readonly string[];
+  /**
+   * Addresses of the servers’ monitoring ports, where acode checks that each writes to disk before it answers:
+   * `http://one.example:8222`. Without them the fleet is refused, unless `unsynced` accepts that.
+   */
+  readonly monitors?: readonly string[];
+  /** Whether servers may be used whose setting `sync_interval` acode cannot check. False by default. */
+  readonly unsynced?: boolean;
+  /** The fleet’s name; `acode` by default. */
+  readonly fleet?: string;
+  /** How many servers keep each task; 3 by default, 1 where the server is alone. */
+  readonly replicas?: number;
+  /** A file with the credentials of a user. */
+  readonly credentials?: string;
+  /** A file with the certificates that the servers’ own are checked against. */
+  readonly caFile?: string;
+  /** How long a delivery hides a task, in milliseconds; 30,000 by default. */
+  readonly hideMs?: number;
+}
+
+/** A fleet engine on NATS JetStream. */
+export class NatsEngine implements FleetEngine {
+  readonly kind = 'nats';
+  readonly hideMs: number;
+  readonly #connection: NatsConnection;
+  readonly #client: JetStreamClient;
+  readonly #manager: JetStreamManager;
+  readonly #names: FleetNames;
+  readonly #queue: NatsQueue;
+
+  private constructor(connection: NatsConnection, manager: JetStreamManager, names: FleetNames, hideMs: number) {
+    this.hideMs = hideMs;
+    this.#connection = connection;
+    this.#client = jetstream(connection, { timeout: ANSWER_MS });
+    this.#manager = manager;
+    this.#names = names;
+    this.#queue = new NatsQueue({ connection, client: this.#client, manager, names, hideMs, call });
+  }
+
+  /** Connects, checks the servers, and creates and checks the streams. */
+  static async open(options: NatsEngineOptions, signal?: AbortSignal): Promise<NatsEngine> {
+    const names = namesOf(checkedName('fleet', options.fleet ?? 'acode'));
+    const engine = options.servers.join(', ');
+    assertMonitored(options, engine);
+    await checkServers(options.monitors ?? [], signal);
+    const connection = await connected(options, engine);
+    try {
+      const manager = await NatsEngine.#prepared(connection, { ...options, names, engine }, signal);
+      return new NatsEngine(connection, manager, names, options.hideMs ?? HIDE_MS);
+    } catch (error) {
+      await connection.close();
+      throw error instanceof JetStreamApiError || error instanceof JetStreamError
+        ? FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(error) }, { cause: error })
+        : error;
+    }
+  }
+
+  static async #prepared(
+    connection: NatsConnection,
+    options: NatsEngineOptions & { readonly names: FleetNames; readonly engine: string },
+    signal?: AbortSignal,
+  ): Promise<JetStreamManager> {
+    assertVersion(options.engine, connection.info?.version ?? 'unknown');
+    const manager = await jetstreamManager(connection, { timeout: ANSWER_MS });
+    const replicas = options.replicas ?? (connection.info?.cluster === undefined ? 1 : REPLICAS);
+    for (const stream of streamsOf(options.names, replicas, options))
+      await call('create the streams', () => ensureStream(manager, stream), signal);
+    return manager;
+  }
+
+  enqueue(task: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
+    return this.#queue.enqueue(task, signal);
+  }
+
+  queued(key: TaskKey, pool: string, signal?: AbortSignal): Promise<QueuedTask | null> {
+    return this.#queue.queued(key, pool, signal);
+  }
+
+  take(request: TakeRequest, signal?: AbortSignal): Promise<Delivery[]> {
+    return this.#queue.take(request, signal);
+  }
+
+  depth(pool: string, signal?: AbortSignal): Promise<number> {
+    return this.#queue.depth(checkedName('pool', pool), signal);
+  }
+
+  async read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null> {
+    const found = await this.#get(this.#names.states, this.#state(key), signal);
+    return found && { text: new TextDecoder().decode(found.data), revision: found.seq };
+  }
+
+  async write(
+    key: TaskKey,
+    revision: number,
+    text: string,
+    { keepMs }: WriteOptions = {},
+    signal?: AbortSignal,
+  ): Promise<number | null> {
+    assertSize('The state of the task', text);
+    const subject = this.#state(key);
+    const ttl = keepMs === undefined ? {} : { ttl: `${Math.ceil(keepMs / 1000)}s` };
+    return call(
+      'write',
+      async () => {
+        try {
+          return (await this.#client.publish(subject, text, { ...ttl, expect: { lastSubjectSequence: revision } })).seq;
+        } catch (error) {
+          if (error instanceof JetStreamApiError && WRONG_REVISION.has(error.code)) return null;
+          throw error;
+        }
+      },
+      signal,
+    );
+  }
+
+  async renew({ worker, body }: Lease, ttlMs: number, signal?: AbortSignal): Promise<void> {
+    const subject = this.#lease(worker);
+    const ttl = `${Math.ceil(ttlMs / 1000)}s`;
+    await call('renew', () => this.#client.publish(subject, body, { ttl }), signal, ttlMs);
+  }
+
+  async leases(signal?: AbortSignal): Promise<Lease[]> {
+    const { leases, subject } = this.#names;
+    return call(
+      'leases',
+      async () => {
+        const { state } = await this.#manager.streams.info(leases, { subjects_filter: `${subject.lease}.>` });
+        const found = await Promise.all(Object.keys(state.subjects ?? {}).map(name => this.#get(leases, name)));
+        return found.flatMap(one =>
+          one
+            ? [{ worker: one.subject.slice(subject.lease.length + 1), body: new TextDecoder().decode(one.data) }]
+            : [],
+        );
+      },
+      signal,
+    );
+  }
+
+  // Asked of the stream’s leader: another server may not have seen the last renewal yet.
+  async isLeased(worker: string, signal?: AbortSignal): Promise<boolean> {
+    return (await this.#get(this.#names.leases, this.#lease(worker), signal)) !== null;
+  }
+
+  async endLease(worker: string, signal?: AbortSignal): Promise<void> {
+    const filter = this.#lease(worker);
+    await call('end the lease', () => this.#manager.streams.purge(this.#names.leases, { filter }), signal);
+  }
+
+  async appendLog(key: LogKey, { sequence, bytes }: LogBatch, signal?: AbortSignal): Promise<void> {
+    assertSize('The piece of the log', bytes);
+    const subject = this.#log(key);
+    // The server remembers the ids of the last two minutes: longer than any call is repeated.
+    const msgID = `${subject} ${sequence}`;
+    const about = headers();
+    about.set('Acode-Sequence', String(sequence));
+    await call('log', () => this.#client.publish(subject, bytes, { headers: about, msgID }), signal);
+  }
+
+  followLog(key: LogKey, after: number, signal: AbortSignal): AsyncIterable<LogBatch> {
+    return followLog(this.#client, { stream: this.#names.logs, subject: this.#log(key), after }, signal);
+  }
+
+  async putBlob(tenant: string, hash: string, bytes: Uint8Array, signal?: AbortSignal): Promise<void> {
+    assertSize('The workspace', bytes);
+    const subject = this.#blob(tenant, hash);
+    const parts = Math.max(1, Math.ceil(bytes.length / PART_BYTES));
+    const about = headers();
+    about.set(PARTS, String(parts));
+    // The first part comes last: where it is, the others are.
+    for (let part = parts - 1; part >= 0; part -= 1) {
+      const piece = bytes.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
+      await call('upload', () => this.#client.publish(`${subject}.${part}`, piece, { headers: about }), signal);
+    }
+  }
+
+  async getBlob(tenant: string, hash: string, signal?: AbortSignal): Promise<Uint8Array | null> {
+    const subject = this.#blob(tenant, hash);
+    const first = await this.#get(this.#names.blobs, `${subject}.0`, signal);
+    if (!first) return null;
+    const parts = [first.data];
+    for (let part = 1; part < Number(first.header.get(PARTS)); part += 1) {
+      const next = await this.#get(this.#names.blobs, `${subject}.${part}`, signal);
+      if (!next) return null;
+      parts.push(next.data);
+    }
+    return Buffer.concat(parts);
+  }
+
+  async notify(topic: Topic, text: string): Promise<void> {
+    this.#connection.publish(this.#notice(topic), text);
+    await Promise.resolve();
+  }
+
+  async listen(topic: Topic, onNotice: (text: string) => void): Promise<AsyncDisposable> {
+    const subscription = this.#connection.subscribe(this.#notice(topic), {
+      callback: (error, message) => {
+        if (!error) onNotice(message.string());
+      },
+    });
+    // The server has it when it answers; before that, a notice could be missed.
+    await this.#connection.flush();
+    return { [Symbol.asyncDispose]: async () => subscription.unsubscribe() };
+  }
+
+  async close(): Promise<void> {
+    // What was published reaches the server first, but a server that is away is not waited for.
+    const late = new Promise(resolve => void setTimeout(resolve, 1000).unref());
+    await Promise.race([this.#connection.flush().catch(() => undefined), late]);
+    await this.#connection.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  async #get(stream: string, subject: string, signal?: AbortSignal) {
+    const message = await call(
+      'read',
+      () => this.#manager.streams.getMessage(stream, { last_by_subj: subject }),
+      signal,
+    );
+    // A time to live that has just ended leaves an empty marker in some versions.
+    return message === null || message.header.has('Nats-Marker-Reason') ? null : message;
+  }
+
+  #state(key: TaskKey): string {
+    const { tenant, id } = checkedKey(key);
+    return `${this.#names.subject.state}.${tenant}.${id}`;
+  }
+
+  #lease(worker: string): string {
+    return `${this.#names.subject.lease}.${checkedName('worker', worker)}`;
+  }
+
+  #log(key: LogKey): string {
+    const { tenant, id } = checkedKey(key);
+    return `${this.#names.subject.log}.${tenant}.${id}.${key.attempt}`;
+  }
+
+  #blob(tenant: string, hash: string): string {
+    return `${this.#names.subject.blob}.${checkedName('tenant', tenant)}.${checkedName('hash', hash)}`;
+  }
+
+  #notice(topic: Topic): string {
+    const { notice } = this.#names.subject;
+    return 'tenant' in topic
+      ? `${notice}.tenant.${checkedName('tenant', topic.tenant)}`
+      : `${notice}.worker.${checkedName('worker', topic.worker)}`;
+  }
+}
+
+function assertMonitored({ monitors = [], unsynced }: NatsEngineOptions, engine: string): void {
+  if (monitors.length > 0 || unsynced === true) return;
+  throw FLEET_ERRORS.create('ACODE-FLT-002', {
+    engine,
+    setting: 'sync_interval',
+    found: 'unknown, because no monitoring port was named',
+    needed: '`always`, or your word that it may differ (`unsynced`)',
+  });
+}
+
+async function connected(options: NatsEngineOptions, engine: string): Promise<NatsConnection> {
+  const { servers, credentials, caFile } = options;
+  const parts: ConnectionOptions = {
+    servers: [...servers],
+    name: 'acode',
+    timeout: CONNECT_MS,
+    // A fleet outlives its servers’ restarts: a client that gave up would need a person.
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: 250,
+    reconnectJitter: 250,
+    reconnectJitterTLS: 250,
+    pingInterval: 10_000,
+    maxPingOut: 2,
+    noAsyncTraces: true,
+    ...(caFile === undefined ? {} : { tls: { caFile } }),
+    ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
+  };
+  try {
+    return await connect(parts);
+  } catch (cause) {
+    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(cause) }, { cause });
+  }
+}
+
+function call<Value>(
+  operation: string,
+  work: () => Promise<Value>,
+  signal?: AbortSignal,
+  deadlineMs?: number,
+): Promise<Value> {
+  return retried(work, { operation, isPassing, signal, ...(deadlineMs === undefined ? {} : { deadlineMs }) });
+}
+
+/** Whether a failure may be over in a moment: a leader is elected, a server restarts, the connection is made again. */
+function isPassing(error: unknown): boolean {
+  if (error instanceof JetStreamApiError) return error.status === UNAVAILABLE && error.code !== NOT_STORED;
+  return (
+    error instanceof errors.TimeoutError ||
+    error instanceof errors.NoRespondersError ||
+    error instanceof errors.RequestError ||
+    error instanceof errors.ConnectionError ||
+    error instanceof JetStreamError ||
+    error instanceof ConsumerAway
+  );
+}

@@ -1,0 +1,142 @@
+// Errors of the fleet, each with a message and what to do next.
+
+import { defineErrors, errorEntry } from '@acode/sandbox';
+
+/** Every error of the fleet, by code. */
+export const FLEET_ERRORS = defineErrors({
+  'ACODE-FLT-001': errorEntry<{ engine: string; reason: string }>({
+    title: 'fleet engine not reached',
+    message: c => `The fleet engine at ${c.engine} cannot be used: ${c.reason}.`,
+    hint: () => 'Check that the server runs, the address, and the credentials. `docs/fleet.md` shows how to start one.',
+    exit: 125,
+    example: { engine: 'nats://127.0.0.1:4222', reason: 'connection refused' },
+  }),
+  'ACODE-FLT-002': errorEntry<{ engine: string; setting: string; found: string; needed: string }>({
+    title: 'the server of the fleet is refused',
+    message: c =>
+      `The fleet engine at ${c.engine} is refused: ${c.setting} is ${c.found}, and acode needs ${c.needed}.`,
+    hint: c => `Change ${c.setting} of the server, and restart it. \`docs/fleet.md\` has a configuration that passes.`,
+    exit: 125,
+    example: { engine: 'nats://127.0.0.1:4222', setting: 'the version', found: '2.9.10', needed: '2.12.3 or newer' },
+  }),
+  'ACODE-FLT-003': errorEntry<{ name: string; setting: string; found: string; needed: string }>({
+    title: 'a stream of the fleet has other settings',
+    message: c => `${c.name} exists on the server with ${c.setting} ${c.found}; acode needs ${c.needed}.`,
+    hint: () =>
+      'Another program or another version made it. Give this fleet a name of its own, or correct the setting.',
+    exit: 125,
+    example: { name: 'The stream ACODE_TASKS', setting: 'discard', found: 'old', needed: 'new' },
+  }),
+  'ACODE-FLT-004': errorEntry<{ what: string; value: string; rule: string }>({
+    title: 'a name is invalid',
+    message: c => `The ${c.what} ${JSON.stringify(c.value)} is invalid: ${c.rule}.`,
+    hint: c => `Choose another ${c.what}.`,
+    exit: 2,
+    example: { what: 'tenant', value: 'a.b', rule: 'a tenant is 1 to 40 small letters, digits and hyphens' },
+  }),
+  'ACODE-FLT-005': errorEntry<{ pool: string; reason: string }>({
+    title: 'the queue is full',
+    message: c => `The task was not queued in the pool ${c.pool}: ${c.reason}.`,
+    hint: () => 'Submit it again later with the same id, or add workers to the pool.',
+    exit: 125,
+    example: { pool: 'default', reason: 'the queue has 1,000,000 tasks' },
+  }),
+  'ACODE-FLT-006': errorEntry<{ operation: string; deadlineMs: number; reason: string }>({
+    title: 'the fleet engine did not answer in time',
+    message: c => `The fleet engine did not answer \`${c.operation}\` within ${c.deadlineMs / 1000} s: ${c.reason}.`,
+    hint: () => 'A task is safe to submit again with the same id: it never runs because of that. Check the servers.',
+    exit: 125,
+    example: { operation: 'submit', deadlineMs: 30_000, reason: 'no responders' },
+  }),
+  'ACODE-FLT-007': errorEntry<{ what: string; bytes: number; maxBytes: number }>({
+    title: 'too large for the fleet',
+    message: c => `${c.what} has ${c.bytes} bytes; the fleet takes ${c.maxBytes}.`,
+    hint: () => 'Leave out what the command does not need, such as dependencies and build output.',
+    exit: 2,
+    example: { what: 'The workspace', bytes: 9_000_000, maxBytes: 8_388_608 },
+  }),
+  'ACODE-FLT-008': errorEntry<{ field: string; reason: string }>({
+    title: 'a task asks for what a task may not have',
+    message: c => `The task is refused: ${c.field} ${c.reason}.`,
+    hint: c => `Submit it without ${c.field}. A task names nothing of the machine that it will run on.`,
+    exit: 125,
+    example: { field: 'policy.mounts', reason: 'would name directories of the worker' },
+  }),
+  'ACODE-FLT-009': errorEntry<{ tenant: string; reason: string }>({
+    title: 'the signature of a task is refused',
+    message: c => `The task of tenant ${c.tenant} is refused: ${c.reason}.`,
+    hint: () => 'Sign it with a key that the operator has registered for this tenant.',
+    exit: 125,
+    example: { tenant: 'acme', reason: 'no registered key of this tenant has signed it' },
+  }),
+  'ACODE-FLT-010': errorEntry<{ tenant: string; task: string; attempt: number }>({
+    title: 'the claim of a task was lost',
+    message: c => `Attempt ${c.attempt} of task ${c.task} of tenant ${c.tenant} belongs to another worker by now.`,
+    hint: () => 'Nothing is to be done: its result was not written, and the other worker’s is.',
+    exit: 125,
+    example: { tenant: 'acme', task: 'build-7', attempt: 1 },
+  }),
+  'ACODE-FLT-011': errorEntry<{ tenant: string; task: string }>({
+    title: 'the task is unknown',
+    message: c => `The fleet has no task ${c.task} of tenant ${c.tenant}.`,
+    hint: () => 'Results are kept for a week. Submit the task again with the same id.',
+    exit: 1,
+    example: { tenant: 'acme', task: 'build-7' },
+  }),
+  'ACODE-FLT-012': errorEntry<{ hash: string; reason: string }>({
+    title: 'the workspace of a task cannot be used',
+    message: c => `The workspace ${c.hash.slice(0, 12)} of the task cannot be used: ${c.reason}.`,
+    hint: () => 'Submit the task again: that uploads the workspace once more.',
+    exit: 125,
+    example: { hash: '9f86d081884c7d659a2f', reason: 'the fleet does not have it any more' },
+  }),
+  'ACODE-FLT-013': errorEntry<{ pool: string; tenants: number; level: string }>({
+    title: 'a pool of several tenants needs gVisor',
+    message: c =>
+      `The pool ${c.pool} serves ${c.tenants} tenants at level ${c.level}, which shares one kernel between them.`,
+    hint: () =>
+      'Set `level: gvisor` in the worker’s file, give each tenant a pool of its own, or write `shared_kernel: true` there.',
+    exit: 125,
+    example: { pool: 'default', tenants: 2, level: 'docker' },
+  }),
+  'ACODE-FLT-014': errorEntry<{ file: string; reason: string }>({
+    title: 'the file of a worker is invalid',
+    message: c => `${c.file} cannot be used: ${c.reason}.`,
+    hint: () => '`docs/fleet.md` has the keys of this file, with an example.',
+    exit: 2,
+    example: { file: '/etc/acode/worker.yml', reason: 'tenants: expected a mapping of tenants' },
+  }),
+  'ACODE-FLT-015': errorEntry<{ task: string; attempts: number }>({
+    title: 'the task was lost',
+    message: c => `The task ${c.task} was lost: ${c.attempts} workers began it, and none could end it.`,
+    hint: () => 'Look at the memory and the disk of the workers; then submit it under another id.',
+    exit: 125,
+    example: { task: 'build-7', attempts: 3 },
+  }),
+  'ACODE-FLT-016': errorEntry<{ task: string }>({
+    title: 'the task was cancelled',
+    message: c => `The task ${c.task} was cancelled.`,
+    hint: () => 'Submit it under another id to run it after all.',
+    exit: 130,
+    example: { task: 'build-7' },
+  }),
+  'ACODE-FLT-017': errorEntry<{ task: string; reason: string }>({
+    title: 'the result of a task cannot be trusted',
+    message: c => `The result of task ${c.task} is refused: ${c.reason}.`,
+    hint: () => 'Ask the operator whether the worker’s key is registered.',
+    exit: 125,
+    example: { task: 'build-7', reason: 'no known worker has signed it' },
+  }),
+  'ACODE-FLT-018': errorEntry<{ task: string; code: string; message: string; hint: string }>({
+    title: 'a worker refused the task',
+    message: c => `The command of task ${c.task} did not run (${c.code}): ${c.message}`,
+    hint: c => c.hint,
+    exit: 125,
+    example: {
+      task: 'build-7',
+      code: 'ACODE-FLT-008',
+      message: 'The task is refused: policy.image names an image that this pool does not list.',
+      hint: 'Submit it without policy.image. A task names nothing of the machine that it will run on.',
+    },
+  }),
+});

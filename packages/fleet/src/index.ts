@@ -1,0 +1,38 @@
+// The public surface of @acode/fleet and nothing else.
+
+export { FLEET_ERRORS } from './errors.ts';
+export type {
+  Delivery,
+  FleetEngine,
+  Lease,
+  LogBatch,
+  LogKey,
+  QueuedTask,
+  Revised,
+  TakeRequest,
+  Topic,
+  WriteOptions,
+} from './engine/engine.ts';
+export { MemoryEngine } from './engine/memory.ts';
+export type { MemoryEngineOptions } from './engine/memory.ts';
+export type { Priority, TaskKey } from './engine/names.ts';
+export { NatsEngine } from './engine/nats/engine.ts';
+export type { NatsEngineOptions } from './engine/nats/engine.ts';
+export type { StreamSizes } from './engine/nats/streams.ts';
+export { PostgresEngine } from './engine/postgres/engine.ts';
+export type { PostgresEngineOptions } from './engine/postgres/engine.ts';
+export { Fleet } from './client/fleet.ts';
+export type { FleetOptions, FleetTask, TaskEnd, TaskFailure } from './client/fleet.ts';
+export { packWorkspace } from './client/pack.ts';
+export type { PackOptions } from './client/pack.ts';
+export type { LogChunk } from './tasks/log-pieces.ts';
+export { makeKeys } from './tasks/signature.ts';
+export type { KeyPair } from './tasks/signature.ts';
+export type { TaskPolicy, TaskRequest } from './tasks/spec.ts';
+export type { FinalState, TaskStateName } from './tasks/state.ts';
+export { readWorkerFile, workerFileFrom } from './worker/file.ts';
+export type { WorkerFile } from './worker/file.ts';
+export type { LeaseTimes } from './worker/lease-keeper.ts';
+export { openEngine } from './worker/open-engine.ts';
+export { Worker } from './worker/worker.ts';
+export type { WorkerOptions } from './worker/worker.ts';

@@ -1,0 +1,51 @@
+// Messages between a worker and the process that runs the tasks of one tenant.
+
+import type { ConfigInput, ErrorJson, PolicyInput, RunResult } from '@acode/sandbox';
+
+/** What the process is started with. */
+export interface HostSetup {
+  readonly workspace: string;
+  readonly config: ConfigInput;
+  readonly socket: string | null;
+  readonly slots: number;
+  readonly warm: number;
+}
+
+/** One task, as the process is told of it. */
+export interface HostTask {
+  readonly number: number;
+  readonly tenant: string;
+  readonly id: string;
+  readonly command: string | readonly string[];
+  readonly policy: PolicyInput;
+  readonly cwd?: string | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  readonly stdin?: string | undefined;
+  readonly risk?: 'low' | 'medium' | 'high' | 'critical' | undefined;
+  /** An archive of the workspace, compressed; its hash was verified. */
+  readonly workspace: Uint8Array | null;
+  /** Whether the files that the command left are wanted. */
+  readonly files: boolean;
+}
+
+/** From the worker to the process. */
+export type ToHost =
+  | { readonly is: 'open'; readonly setup: HostSetup }
+  | { readonly is: 'run'; readonly task: HostTask }
+  | { readonly is: 'cancel'; readonly number: number }
+  /** The worker’s lease holds for so long from now on. */
+  | { readonly is: 'alive'; readonly ms: number };
+
+/** What came of a run. */
+export interface HostOutcome {
+  readonly result?: RunResult;
+  readonly error?: ErrorJson;
+  readonly files?: Uint8Array;
+}
+
+/** From the process to the worker. */
+export type FromHost =
+  | { readonly is: 'opened' }
+  | { readonly is: 'failed'; readonly error: ErrorJson }
+  | { readonly is: 'output'; readonly number: number; readonly stream: 1 | 2; readonly bytes: Uint8Array }
+  | { readonly is: 'ended'; readonly number: number; readonly outcome: HostOutcome };

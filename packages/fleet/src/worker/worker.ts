@@ -1,0 +1,402 @@
+// Worker: takes tasks from a pool, claims them, runs each in a sandbox of its tenant, and writes what came of it.
+
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AcodeError } from '@acode/sandbox';
+import type { ErrorJson, Logger, RunResult } from '@acode/sandbox';
+import { FLEET_ERRORS } from '../errors.ts';
+import type { Delivery, FleetEngine } from '../engine/engine.ts';
+import { paused, reasonOf } from '../engine/retry.ts';
+import type { Outcome } from '../tasks/outcome.ts';
+import { hashOf, makeKeys, publicKeyFrom, signed } from '../tasks/signature.ts';
+import type { KeyPair } from '../tasks/signature.ts';
+import { ATTEMPTS } from '../tasks/spec.ts';
+import type { TaskSpec } from '../tasks/spec.ts';
+import type { FinalState } from '../tasks/state.ts';
+import { FleetTasks } from '../tasks/tasks.ts';
+import type { Claim } from '../tasks/tasks.ts';
+import { admittedPolicy, admittedSpec, outputBytesOf } from './admission.ts';
+import type { WorkerFile } from './file.ts';
+import { Journal } from './journal.ts';
+import { LeaseKeeper } from './lease-keeper.ts';
+import type { LeaseTimes } from './lease-keeper.ts';
+import { LogWriter } from './log-writer.ts';
+import type { HostOutcome } from './messages.ts';
+import { fitted, fittedError, isHostTrouble, stateOf } from './outcome-of.ts';
+import { TenantProcess } from './tenant.ts';
+
+const WAIT_MS = 3000;
+const BUSY_MS = 3000;
+const AGAIN_MS = 1000;
+const WRITE_MS = 30_000;
+
+/** Options of a worker. */
+export interface WorkerOptions {
+  /** Its file. */
+  readonly file: WorkerFile;
+  /** The engine. The worker closes it. */
+  readonly engine: FleetEngine;
+  /** A directory of its own: keys, journal, and what tenants have. */
+  readonly root: string;
+  /** A directory for sockets, whose path is short. */
+  readonly runtime: string;
+  /** Receives log lines; none by default. */
+  readonly logger?: Logger;
+  /** The times of its lease, for tests. */
+  readonly lease?: Partial<LeaseTimes>;
+}
+
+interface Running {
+  readonly claim: Claim;
+  readonly cancel: AbortController;
+  why: 'cancelled' | 'given-back' | 'claim-lost' | null;
+}
+
+/** What an outcome says besides whose it is. */
+type Told = Partial<Pick<Outcome, 'result' | 'error' | 'files'>>;
+
+/** One worker of a pool. */
+export class Worker {
+  readonly #options: WorkerOptions;
+  readonly #file: WorkerFile;
+  readonly #engine: FleetEngine;
+  readonly #tasks: FleetTasks;
+  readonly #journal: Journal;
+  readonly #keys: KeyPair;
+  readonly #tenants = new Map<string, TenantProcess>();
+  readonly #running = new Map<string, Running>();
+  readonly #work = new Set<Promise<void>>();
+  readonly #closing = new AbortController();
+  #id = '';
+  #lease: LeaseKeeper | null = null;
+  #listening: AsyncDisposable | null = null;
+  #loop: Promise<void> = Promise.resolve();
+
+  private constructor(options: WorkerOptions) {
+    this.#options = options;
+    this.#file = options.file;
+    this.#engine = options.engine;
+    this.#tasks = new FleetTasks(options.engine);
+    this.#journal = new Journal(options.root);
+    this.#keys = keysIn(options.root);
+  }
+
+  /** Starts a worker. It runs until it is closed. */
+  static async start(options: WorkerOptions): Promise<Worker> {
+    // Here, and not only in the process of the first tenant: a worker that can run nothing takes nothing.
+    if (process.getuid?.() === 0) throw new AcodeError('ACODE-SBX-011', { uid: 0 });
+    const worker = new Worker(options);
+    await worker.#join();
+    worker.#loop = worker.#go();
+    return worker;
+  }
+
+  /** The key with which it signs results, to be registered. */
+  get publicKey(): string {
+    return this.#keys.publicKey;
+  }
+
+  /** Its id in leases and states: another one after each start, and after a lost lease. */
+  get id(): string {
+    return this.#id;
+  }
+
+  /** How many tasks it has. */
+  get busy(): number {
+    return this.#running.size;
+  }
+
+  /** Takes no more tasks, lets those that run end for a while, gives the others back, and leaves the fleet. */
+  async close(drainMs = this.#file.drainMs): Promise<void> {
+    this.#closing.abort();
+    await this.#loop;
+    const drained = Promise.allSettled(this.#work);
+    const enough = new AbortController();
+    await Promise.race([drained, paused(drainMs, enough.signal)]);
+    enough.abort();
+    for (const one of this.#running.values()) stop(one, 'given-back');
+    await drained;
+    await Promise.all([...this.#tenants.values()].map(tenant => tenant.end()));
+    await this.#listening?.[Symbol.asyncDispose]();
+    await this.#lease?.stop(true);
+    await this.#engine.close();
+  }
+
+  async #join(): Promise<void> {
+    this.#id = `${this.#file.name.replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)}_${randomBytes(6).toString('hex')}`;
+    const lease = new LeaseKeeper(
+      this.#engine,
+      this.#id,
+      {
+        body: () => this.#body(),
+        renewed: safeMs => {
+          for (const tenant of this.#tenants.values()) tenant.alive(safeMs);
+        },
+        lost: () => void this.#leaseLost(),
+      },
+      this.#options.lease,
+    );
+    await lease.begin();
+    this.#listening = await this.#engine.listen({ worker: this.#id }, text => this.#noticed(text));
+    this.#lease = lease;
+  }
+
+  #body(): string {
+    const { name, pool, slots, level } = this.#file;
+    const tasks = [...this.#running.values()].map(({ claim: { tenant, id, attempt } }) => ({ tenant, id, attempt }));
+    return JSON.stringify({ name, pool, slots, level, tasks, key: this.#keys.publicKey });
+  }
+
+  // Everything ends, whatever it is doing: in a few seconds another worker may begin the same tasks.
+  async #leaseLost(): Promise<void> {
+    this.#log('error', { worker: this.#id }, 'the lease was lost; every sandbox ends');
+    this.#journal.add({ event: 'lease-lost', worker: this.#id });
+    const [lease, listening] = [this.#lease, this.#listening];
+    this.#lease = null;
+    for (const one of this.#running.values()) stop(one, 'claim-lost');
+    await Promise.all([...this.#tenants.values()].map(tenant => tenant.end()));
+    await lease?.stop(false);
+    await listening?.[Symbol.asyncDispose]();
+  }
+
+  async #go(): Promise<void> {
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      try {
+        if (!this.#lease) await this.#join();
+        await this.#takeSome(signal);
+      } catch (error) {
+        if (!signal.aborted) {
+          this.#log('warn', { reason: reasonOf(error) }, 'the fleet engine cannot be used; trying again');
+          await paused(AGAIN_MS, signal);
+        }
+      }
+    }
+  }
+
+  async #takeSome(signal: AbortSignal): Promise<void> {
+    const free = this.#file.slots - this.#work.size;
+    if (free <= 0 || this.#lease?.isSafe !== true) {
+      // No listener may pile up where tasks are short.
+      const enough = new AbortController();
+      await Promise.race([...this.#work, paused(BUSY_MS, AbortSignal.any([signal, enough.signal]))]);
+      enough.abort();
+      return;
+    }
+    for (const delivery of await this.#engine.take({ pool: this.#file.pool, max: free, waitMs: WAIT_MS }, signal)) {
+      if (signal.aborted || !this.#hasSlot(delivery.task.tenant)) {
+        await delivery.release(signal.aborted ? 0 : BUSY_MS);
+        continue;
+      }
+      const work = this.#perform(delivery).catch((error: unknown) =>
+        this.#log('error', { task: delivery.task.id, reason: reasonOf(error) }, 'a task was left to another worker'),
+      );
+      this.#work.add(work);
+      void work.finally(() => this.#work.delete(work));
+    }
+  }
+
+  #hasSlot(tenant: string): boolean {
+    const used = [...this.#running.values()].filter(({ claim }) => claim.tenant === tenant).length;
+    return used < (this.#file.tenants.get(tenant)?.slots ?? this.#file.slots);
+  }
+
+  async #perform(delivery: Delivery): Promise<void> {
+    const spec = this.#specOf(delivery);
+    const worker = this.#id;
+    const holds = (claim: string): boolean => this.#running.has(claim);
+    const claiming = await this.#tasks.claim(delivery, { worker, maxAttempts: attemptsOf(spec), holds });
+    if (claiming.is !== 'claimed') {
+      if (claiming.is === 'busy') await delivery.release(BUSY_MS);
+      return;
+    }
+    const running: Running = { claim: claiming.claim, cancel: new AbortController(), why: null };
+    this.#running.set(running.claim.claim, running);
+    this.#note('claimed', running.claim);
+    const prolonging = setInterval(() => void this.#keep(running, delivery), this.#engine.hideMs / 3);
+    try {
+      // Fenced between the claim and now: what would begin could not be ended in time.
+      if (this.#lease?.isSafe !== true || worker !== this.#id) stop(running, 'claim-lost');
+      const isOver = await this.#runOrRefuse(running, spec);
+      clearInterval(prolonging);
+      await (isOver ? delivery.done() : delivery.release(running.why === 'given-back' ? 0 : BUSY_MS));
+    } finally {
+      clearInterval(prolonging);
+      this.#running.delete(running.claim.claim);
+    }
+  }
+
+  #specOf({ task }: Delivery): TaskSpec | ErrorJson {
+    try {
+      const spec = admittedSpec(this.#file, task, Date.now());
+      admittedPolicy(this.#file, spec);
+      return spec;
+    } catch (error) {
+      if (error instanceof AcodeError) return error.toJSON();
+      throw error;
+    }
+  }
+
+  // A notice of a cancellation can be lost, and so can a claim: both are read again here.
+  async #keep(running: Running, delivery: Delivery): Promise<void> {
+    try {
+      await delivery.prolong();
+      const standing = await this.#tasks.standing(running.claim);
+      if (standing === 'cancel') stop(running, 'cancelled');
+      if (standing === 'lost' && this.#running.has(running.claim.claim)) stop(running, 'claim-lost');
+    } catch {
+      // The engine is away: the lease decides.
+    }
+  }
+
+  /** Runs a claimed task; returns whether it is over. */
+  async #runOrRefuse(running: Running, spec: TaskSpec | ErrorJson): Promise<boolean> {
+    if ('code' in spec) return this.#write(running, 'refused', { error: fittedError(spec) }, 0);
+    const log = new LogWriter(this.#engine, running.claim);
+    const outcome = await this.#outcome(running, spec, log);
+    const pieces = await log.end();
+    if (running.why === 'cancelled') return this.#write(running, 'cancelled', {}, pieces);
+    if (running.why === null) return this.#settle(running, spec, outcome, pieces);
+    if (running.why === 'given-back') await this.#tasks.giveBack(running.claim);
+    this.#note(running.why, running.claim);
+    return false;
+  }
+
+  async #settle(running: Running, spec: TaskSpec, outcome: HostOutcome, pieces: number): Promise<boolean> {
+    const { result, error, files } = outcome;
+    if (result)
+      return this.#write(running, stateOf(result), await this.#told(running.claim, spec, result, files), pieces);
+    // A task that was stopped has a reason, so that there is an error here.
+    const failure =
+      error ?? new AcodeError('ACODE-SBX-018', { operation: 'run a task', reason: 'nothing came back' }).toJSON();
+    if (!isHostTrouble(failure)) return this.#write(running, 'refused', { error: fittedError(failure) }, pieces);
+    const { claim } = running;
+    this.#log(
+      'warn',
+      { task: claim.id, code: failure.code, reason: failure.message },
+      'this host could not run a task',
+    );
+    if (claim.attempt >= attemptsOf(spec)) return this.#write(running, 'lost', { error: fittedError(failure) }, pieces);
+    await this.#tasks.retry(claim);
+    return false;
+  }
+
+  async #told({ tenant }: Claim, spec: TaskSpec, result: RunResult, files: Uint8Array | undefined): Promise<Told> {
+    const told = { result: fitted(result, outputBytesOf(spec)) };
+    if (!files) return told;
+    const hash = hashOf(files);
+    await this.#engine.putBlob(tenant, hash, files);
+    return { ...told, files: hash };
+  }
+
+  async #outcome({ cancel: { signal } }: Running, spec: TaskSpec, log: LogWriter): Promise<HostOutcome> {
+    if (signal.aborted) return {};
+    try {
+      const { tenant, id, command, cwd, env, stdin, risk, files = false } = spec;
+      const workspace = spec.workspace ? await this.#workspace(tenant, spec.workspace.hash, signal) : null;
+      const policy = admittedPolicy(this.#file, spec);
+      const task = { tenant, id, command, cwd, env, stdin, risk, policy, workspace, files };
+      return await this.#tenant(tenant).run({ ...task, signal, onOutput: (stream, bytes) => log.add(stream, bytes) });
+    } catch (error) {
+      if (error instanceof AcodeError) return { error: error.toJSON() };
+      if (signal.aborted) return {};
+      throw error;
+    }
+  }
+
+  async #workspace(tenant: string, hash: string, signal: AbortSignal): Promise<Uint8Array> {
+    const bytes = await this.#engine.getBlob(tenant, hash, signal);
+    if (!bytes) throw FLEET_ERRORS.create('ACODE-FLT-012', { hash, reason: 'the fleet does not have it any more' });
+    if (hashOf(bytes) !== hash) throw FLEET_ERRORS.create('ACODE-FLT-012', { hash, reason: 'its bytes are others' });
+    return bytes;
+  }
+
+  // Retried while the lease holds. A worker that has lost the claim meanwhile writes nothing.
+  async #write(running: Running, state: FinalState, told: Told, logPieces: number): Promise<boolean> {
+    const { tenant, id, attempt, claim } = running.claim;
+    const body = JSON.stringify({ tenant, id, attempt, claim, worker: this.#id, logPieces, ...told } satisfies Outcome);
+    try {
+      await this.#tasks.finish(running.claim, state, signed('result', body, this.#keys), AbortSignal.timeout(WRITE_MS));
+      this.#note('finished', running.claim, state);
+      return true;
+    } catch (error) {
+      const isLost = error instanceof AcodeError && error.code === 'ACODE-FLT-010';
+      this.#note(isLost ? 'claim-lost' : 'unwritten', running.claim, state, reasonOf(error));
+      return false;
+    }
+  }
+
+  #tenant(tenant: string): TenantProcess {
+    const known = this.#tenants.get(tenant);
+    if (known) return known;
+    const { root, runtime } = this.#options;
+    const { config, socket, warm, slots } = this.#file;
+    const most = Math.min(slots, this.#file.tenants.get(tenant)?.slots ?? slots);
+    const made = new TenantProcess(
+      tenant,
+      { root, runtime },
+      { config, socket, slots: most, warm: Math.min(warm, most) },
+    );
+    this.#tenants.set(tenant, made);
+    return made;
+  }
+
+  #noticed(text: string): void {
+    const [what, tenant, id] = text.split(' ');
+    if (what !== 'cancel') return;
+    for (const running of this.#running.values())
+      if (running.claim.tenant === tenant && running.claim.id === id) void this.#keepCancelled(running);
+  }
+
+  // A notice is nobody’s signature: the state decides.
+  async #keepCancelled(running: Running): Promise<void> {
+    const standing = await this.#tasks.standing(running.claim).catch(() => 'held');
+    if (standing === 'cancel') stop(running, 'cancelled');
+  }
+
+  #note(
+    event: 'claimed' | 'finished' | 'given-back' | 'claim-lost' | 'unwritten',
+    { tenant, id, attempt }: Claim,
+    state?: string,
+    reason?: string,
+  ): void {
+    const more = { ...(state === undefined ? {} : { state }), ...(reason === undefined ? {} : { reason }) };
+    this.#journal.add({ event, worker: this.#id, tenant, id, attempt, ...more });
+    this.#log('info', { task: id, tenant, attempt, ...more }, event);
+  }
+
+  #log(level: 'info' | 'warn' | 'error', fields: Readonly<Record<string, unknown>>, message: string): void {
+    this.#options.logger?.[level](fields, message);
+  }
+}
+
+// The first reason counts: a task that was cancelled and whose lease is lost then is still not to be written.
+function stop(running: Running, why: NonNullable<Running['why']>): void {
+  if (running.why === null || why === 'claim-lost') running.why = why;
+  running.cancel.abort();
+}
+
+function attemptsOf(spec: TaskSpec | ErrorJson): number {
+  return ('code' in spec ? undefined : spec.maxAttempts) ?? ATTEMPTS;
+}
+
+function keysIn(root: string): KeyPair {
+  mkdirSync(root, { recursive: true, mode: 0o700 });
+  const path = join(root, 'key.json');
+  if (!existsSync(path)) {
+    const made = makeKeys();
+    writeFileSync(path, JSON.stringify(made), { mode: 0o600, flag: 'wx' });
+    return made;
+  }
+  const found: unknown = JSON.parse(readFileSync(path, 'utf8'));
+  const isPair = typeof found === 'object' && found !== null && 'publicKey' in found && 'privateKey' in found;
+  if (
+    isPair &&
+    typeof found.publicKey === 'string' &&
+    typeof found.privateKey === 'string' &&
+    publicKeyFrom(found.publicKey)
+  )
+    return { publicKey: found.publicKey, privateKey: found.privateKey };
+  throw FLEET_ERRORS.create('ACODE-FLT-014', { file: path, reason: 'it holds no pair of keys' });
+}

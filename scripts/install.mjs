@@ -1,0 +1,84 @@
+// Builds the command and installs the packed package for the current user: `npm install -g` into ~/.local, without root.
+// Usage: node scripts/install.mjs [--prefix DIRECTORY] [--packed TARBALL]   (--packed: installs that one, builds nothing)
+
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { homedir, tmpdir } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const { values } = parseArgs({
+  options: { prefix: { type: 'string', default: join(homedir(), '.local') }, packed: { type: 'string' } },
+});
+const prefix = resolve(values.prefix);
+const QUIET = ['--no-audit', '--no-fund', '--loglevel', 'error'];
+
+assertFit();
+const stage = mkdtempSync(join(tmpdir(), 'acode-install-'));
+try {
+  install(values.packed === undefined ? packed(stage) : resolve(values.packed));
+} finally {
+  rmSync(stage, { recursive: true, force: true });
+}
+sayNext();
+
+function assertFit() {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  if (major < 20 || (major === 20 && minor < 19))
+    fail(`Node.js ${process.versions.node} is too old: acode needs 20.19 or newer (https://nodejs.org).`);
+  if (process.getuid?.() === 0)
+    fail('acode does not run as root. Install it as the user who will use it: that needs no root.');
+}
+
+/** @param {string} directory */
+function packed(directory) {
+  const from = performance.now();
+  process.stdout.write('fetch the packages of the build … ');
+  // No package needs its install script for the build.
+  run('npm', ['ci', '--ignore-scripts', ...QUIET], root);
+  process.stdout.write(`${((performance.now() - from) / 1000).toFixed(1)} s\n`);
+  run(process.execPath, ['scripts/build.mjs'], root, 'inherit');
+  run('npm', ['pack', '--silent', '--pack-destination', directory], join(root, 'packages', 'cli'));
+  return join(directory, readdirSync(directory)[0] ?? '');
+}
+
+/** @param {string} tarball */
+function install(tarball) {
+  run('npm', ['install', '--global', '--prefix', prefix, ...QUIET, tarball], root);
+}
+
+function sayNext() {
+  const bin = join(prefix, 'bin');
+  const { version } = JSON.parse(readFileSync(join(prefix, 'lib', 'node_modules', 'acode', 'package.json'), 'utf8'));
+  const isFound = (process.env['PATH'] ?? '').split(delimiter).some(entry => resolve(entry) === bin);
+  const path = `\nIt is not in your PATH yet. Add this line to ~/.profile or ~/.bashrc, and start a new shell:\n  export PATH="${bin}:$PATH"\n`;
+  process.stdout.write(`Installed acode ${version}: ${join(bin, 'acode')}
+${isFound ? '' : path}
+Next, in a project of yours:
+  acode init                  # what this machine can do and what to fix, a first configuration, what to try
+  acode completion install    # completes commands and options in your shell
+`);
+}
+
+/**
+ * @param {string} program
+ * @param {readonly string[]} argv
+ * @param {string} cwd
+ * @param {'pipe' | 'inherit'} output
+ */
+function run(program, argv, cwd, output = 'pipe') {
+  const { status, stdout, stderr, error } = spawnSync(program, argv, {
+    cwd,
+    encoding: 'utf8',
+    stdio: ['ignore', output, output],
+  });
+  if (status !== 0) fail(`${program} ${argv[0]} failed.\n${stdout ?? ''}${stderr ?? ''}${error ? error.message : ''}`);
+}
+
+/** @param {string} why */
+function fail(why) {
+  process.stderr.write(`${why}\n`);
+  process.exit(1);
+}

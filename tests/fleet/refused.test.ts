@@ -1,0 +1,95 @@
+// Servers that the fleet refuses: each would lose what it has acknowledged, or keep it in another way than acode expects.
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { NatsEngine, PostgresEngine } from '@acode/fleet';
+import { DiscardPolicy, jetstreamManager } from '@nats-io/jetstream';
+import { connect } from '@nats-io/transport-node';
+import { NatsServers, PostgresServer, withoutServers } from './servers.ts';
+
+const SIZES = { logBytes: 16 * 1024 ** 2, blobBytes: 64 * 1024 ** 2 };
+
+describe.skipIf(withoutServers)('servers of NATS', () => {
+  let careful: NatsServers;
+  let careless: NatsServers;
+  let plain: NatsServers;
+  beforeAll(async () => {
+    [careful, careless, plain] = await Promise.all([
+      NatsServers.start(),
+      NatsServers.start(1, { sync: '"2m"' }),
+      NatsServers.start(1, { jetstream: false }),
+    ]);
+  });
+  afterAll(() => Promise.all([careful, careless, plain].map(servers => servers?.[Symbol.asyncDispose]())));
+
+  const open = ({ urls, monitors }: NatsServers, more = {}): Promise<NatsEngine> =>
+    NatsEngine.open({ ...SIZES, servers: urls, monitors, ...more });
+
+  it('refuses one that answers before it has written to disk, or that does not say', async () => {
+    const refused = { code: 'ACODE-FLT-002', context: { setting: 'sync_interval' }, exitStatus: 125 };
+    await expect(open(careless)).rejects.toMatchObject(refused);
+    await expect(open(careful, { monitors: [] })).rejects.toMatchObject(refused);
+    await expect(open(plain)).rejects.toMatchObject({
+      ...refused,
+      context: { found: 'absent, because JetStream is off' },
+    });
+    // The controls: one that writes first, and one that its operator vouches for.
+    await (await open(careful)).close();
+    await (await open(careless, { monitors: [], unsynced: true })).close();
+  });
+
+  it('refuses streams that would drop or mix tasks', async () => {
+    const connection = await connect({ servers: careful.urls });
+    const manager = await jetstreamManager(connection);
+    await manager.streams.add({ name: 'OTHER_TASKS', subjects: ['other.task.>'], discard: DiscardPolicy.Old });
+    await connection.close();
+    await expect(open(careful, { fleet: 'other' })).rejects.toMatchObject({
+      code: 'ACODE-FLT-003',
+      context: { name: 'The stream OTHER_TASKS' },
+    });
+    await (await open(careful, { fleet: 'another' })).close();
+  });
+
+  it('says what is wrong with an address', async () => {
+    const away = { servers: ['nats://127.0.0.1:1'], unsynced: true };
+    await expect(NatsEngine.open(away)).rejects.toMatchObject({
+      code: 'ACODE-FLT-001',
+      context: { engine: away.servers[0] },
+    });
+    await expect(open(careful, { monitors: ['http://127.0.0.1:1'] })).rejects.toMatchObject({ code: 'ACODE-FLT-001' });
+  });
+});
+
+describe.skipIf(withoutServers)('a server of PostgreSQL', () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await PostgresServer.start();
+  });
+  afterAll(() => server?.[Symbol.asyncDispose]());
+
+  it('is refused while it does not write to disk', async () => {
+    server.set('fsync', 'off');
+    const refused = { code: 'ACODE-FLT-002', context: { setting: 'fsync', found: 'off' } };
+    await expect
+      .poll(() => PostgresEngine.open({ url: server.url }).catch((error: unknown) => error))
+      .toMatchObject(refused);
+    server.set('fsync', 'on');
+    await expect
+      .poll(async () => (await PostgresEngine.open({ url: server.url })).close().then(() => 'open'))
+      .toBe('open');
+  });
+
+  it('is refused with tables of another version, and never named with its password', async () => {
+    const engine = await PostgresEngine.open({ url: server.url, fleet: 'old' });
+    await engine.close();
+    server.query('update old.about set version = 99');
+    await expect(PostgresEngine.open({ url: server.url, fleet: 'old' })).rejects.toMatchObject({
+      code: 'ACODE-FLT-003',
+      context: { found: '99' },
+    });
+    const error = await PostgresEngine.open({ url: 'postgres://acode:of-the-test@127.0.0.1:1/x' }).catch(
+      (caught: unknown) => caught,
+    );
+    expect(error).toMatchObject({ code: 'ACODE-FLT-001', context: { engine: 'postgres://127.0.0.1:1/x' } });
+    expect(JSON.stringify(error)).not.toContain('of-the-test');
+  });
+});
