@@ -2,7 +2,7 @@
 // their own. `npm run ci:long agents` installs the programs, runs this and writes docs/results/agents.md.
 
 import { spawn } from 'node:child_process';
-import { appendFileSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,12 +16,12 @@ import { isRunning } from '../mcp/connection.ts';
 import { mainEngine } from '../support/engines.ts';
 import { figure, until } from '../support/waiting.ts';
 import { AGENTS } from './programs.ts';
-import type { Agent, Setup } from './programs.ts';
+import type { Setup } from './programs.ts';
+import { report } from './results.ts';
 
 const TAP = fileURLToPath(new URL('tap.mjs', import.meta.url));
 // Where the programs are: each in a directory of its own, and a Node that all of them accept.
 const PROGRAMS = process.env['ACODE_AGENTS'] ?? '';
-const RESULTS = process.env['ACODE_AGENTS_RESULTS'];
 const MAX_MS = 120_000;
 const TRY_MS = 100;
 const MAX_TRIES = 600;
@@ -118,7 +118,7 @@ describe.each(AGENTS)('$name $version', agent => {
     const file = join(PROGRAMS, agent.client, 'node_modules', agent.package, 'package.json');
     const { version } = z.looseObject({ version: z.string() }).parse(JSON.parse(readFileSync(file, 'utf8')));
     expect(version).toBe(agent.version);
-    report(agent, 'version', version);
+    report(agent.name, 'version', version);
   });
 
   it('runs commands, edits a file and reads a background command', async () => {
@@ -151,19 +151,23 @@ describe.each(AGENTS)('$name $version', agent => {
     expect(stopped).toMatch(/has ended|"stopped":\s?true/);
     // Nothing empty reaches the model.
     for (const result of results) expect(result).not.toMatch(/"\w+":\s?(?:""|\[\]|\{\})/);
-    report(agent, 'run_command, edit_file, background', 'yes');
+    report(agent.name, 'run_command, edit_file, background', 'yes');
     const asObject = passed?.includes('"exitCode":');
-    report(agent, 'the model reads', asObject ? 'the object' : 'the text');
+    report(agent.name, 'the model reads', asObject ? 'the object' : 'the text');
     const { offered } = model;
-    report(agent, 'run_command offered', offered.includes(agent.toolName('run_command')) ? 'at once' : 'on demand');
-    report(agent, 'tools offered at once', String(offered.filter(name => /acode/.test(name)).length));
+    report(
+      agent.name,
+      'run_command offered',
+      offered.includes(agent.toolName('run_command')) ? 'at once' : 'on demand',
+    );
+    report(agent.name, 'tools offered at once', String(offered.filter(name => /acode/.test(name)).length));
     const calls = messages().filter(({ from, line }) => from === 'client' && methodOf(line) === 'tools/call');
     const asks = calls.some(({ line }) => parsed(line)?.params?._meta?.progressToken !== undefined);
     const sent = messages().filter(({ line }) => methodOf(line) === 'notifications/progress').length;
     expect(sent > 0).toBe(asks);
     const shown = printed.includes('The command printed:');
     report(
-      agent,
+      agent.name,
       'progress',
       asks ? `asked for; ${shown ? 'printed' : 'not printed without a terminal'}` : 'not asked for',
     );
@@ -183,14 +187,14 @@ describe.each(AGENTS)('$name $version', agent => {
     const ms = await until(() => !isRunning(words));
     await until(async () => !(await bench.left()).includes(container));
     const told = messages().some(({ line }) => methodOf(line) === 'notifications/cancelled');
-    report(agent, 'interrupted: how the server hears of it', told ? 'cancelled' : 'the connection ends');
+    report(agent.name, 'interrupted: how the server hears of it', told ? 'cancelled' : 'the connection ends');
     figure(`${agent.name}, interrupted to gone`, ms, 10_000);
     // Some agents wait for the model after the first signal.
     const killing = setTimeout(() => signal('SIGKILL'), 10_000);
     await ended;
     clearTimeout(killing);
     await until(async () => (await bench.left()).length === 0);
-    report(agent, 'interrupted: command and container gone', 'yes');
+    report(agent.name, 'interrupted: command and container gone', 'yes');
   });
 
   it('that gives a call up after its own time limit ends the command, and goes on', async () => {
@@ -208,7 +212,7 @@ describe.each(AGENTS)('$name $version', agent => {
     const printed = await ended;
     expect(model.results, printed.slice(-4000)).toHaveLength(1);
     expect(model.results[0]).toMatch(/time|cancel/i);
-    report(agent, 'own time limit: command and container gone', 'yes');
+    report(agent.name, 'own time limit: command and container gone', 'yes');
     await until(async () => (await bench.left()).length === 0);
   });
 
@@ -223,7 +227,7 @@ describe.each(AGENTS)('$name $version', agent => {
     ).ended;
     expect(model.offered).not.toEqual([]);
     expect(model.offered.filter(name => agent.shell.test(name))).toEqual([]);
-    report(agent, 'own shell switched off', 'not offered');
+    report(agent.name, 'own shell switched off', 'not offered');
     // A repository that is opened may have settings of its own. What comes of that is reported, for docs/mcp.md to say.
     const { file, text } = agent.projectSettings;
     mkdirSync(dirname(join(bench.workspace, file)), { recursive: true });
@@ -233,7 +237,7 @@ describe.each(AGENTS)('$name $version', agent => {
     ).ended;
     expect(model.offered).not.toEqual([]);
     const isBack = model.offered.some(name => agent.shell.test(name));
-    report(agent, 'settings of the project switch it on again', isBack ? '**yes**' : 'no');
+    report(agent.name, 'settings of the project switch it on again', isBack ? '**yes**' : 'no');
   });
 });
 
@@ -273,8 +277,4 @@ function containerOf(words: readonly string[]): string {
       // Ended meanwhile.
     }
   throw new Error(`${words.join(' ')} runs in no container`);
-}
-
-function report({ name }: Agent, row: string, value: string): void {
-  if (RESULTS !== undefined) appendFileSync(RESULTS, `${JSON.stringify({ agent: name, row, value })}\n`);
 }

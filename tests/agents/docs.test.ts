@@ -8,13 +8,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withoutNames } from '../egress/servers.ts';
 import { withoutEngines } from '../support/engines.ts';
 import { everything } from '../support/targets.ts';
+import { figure } from '../support/waiting.ts';
 import { Pane } from '../sessions/pane.ts';
 import { AgentPlace, KEY, agents } from './place.ts';
+import { report } from './results.ts';
 
 const PAGE = readFileSync(new URL('../../docs/agents.md', import.meta.url), 'utf8');
 const QUESTION = /\[a\]pply, apply to a \[b\]ranch, \[k\]eep, \[d\]iscard\? $|\[d\]iscard\?$/;
 const COMMANDS = 3;
-const SECONDS = 60;
+const MAX_MS = 60_000;
 
 /** The first commands of the page for an agent: those of Claude Code, with the names that the page has for the others. */
 function commandsFor(name: string): readonly string[] {
@@ -71,7 +73,7 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('%s at a terminal',
     return pane.until(/host>$/);
   };
 
-  it('is asked with the first three commands of the page, and its reviewed change is applied within a minute', async () => {
+  it('is asked with the first three commands of the page, and its reviewed change is applied', async () => {
     expect(commandsFor(name)).toHaveLength(COMMANDS);
     place.script.all = ['sed -i s/one/two/ a.txt && sh test.sh', 'git commit -qam work && git log -1 --format=%an'];
     const from = performance.now();
@@ -83,16 +85,19 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('%s at a terminal',
     await clear();
     await pane.line(apply);
     const shown = await answer([/Apply 1 change to .*\? \[y\/N\]/s, 'y']);
-    const seconds = (performance.now() - from) / 1000;
+    const ms = performance.now() - from;
     // Its commit stays in the fork.
     expect(shown).toMatch(/changes in \.git stay in the fork/);
     expect(shown).toMatch(/Applied 1 change/);
     expect(text()).toBe('two\n');
     expect([...place.host.keys]).toEqual([KEY]);
-    process.stdout.write(
-      `FIGURE ${name}: ${seconds.toFixed(1)} s from nothing to a reviewed apply in ${COMMANDS} commands${everything ? ', the program fetched from npm' : ''}\n`,
+    const fetched = everything ? ', its program fetched from npm' : '';
+    figure(`${name}: from nothing to a reviewed apply in ${COMMANDS} commands${fetched}`, ms, MAX_MS);
+    report(
+      place.title,
+      'from nothing to a reviewed apply',
+      `${(ms / 1000).toFixed(1)} s, ${COMMANDS} commands${fetched}`,
     );
-    expect(seconds).toBeLessThan(SECONDS);
   });
 
   it('works on its own screen, and its commits become the branch that the person names', async () => {

@@ -419,7 +419,10 @@ describe('acode hook exec claude in a hostile repository', () => {
   });
 });
 
-describe('acode doctor --agent', () => {
+// The doctor starts the agent twice, and gives each start two minutes; here it is asked twice. Only for what hangs.
+const DOCTORS_MS = 600_000;
+
+describe('acode doctor --agent', { timeout: DOCTORS_MS }, () => {
   it.each(['claude', 'gemini', 'opencode'] as const)('reports where commands of %s ran', async agent => {
     await using on = await AgentBench.at(agent);
     await on.fresh();

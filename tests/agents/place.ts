@@ -4,6 +4,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PRESETS } from '../../packages/agents/src/known.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import { Site, TWO } from '../egress/servers.ts';
 import { images, mainEngine } from '../support/engines.ts';
@@ -94,6 +95,11 @@ export class AgentPlace implements AsyncDisposable {
     execFileSync('git', ['config', '--global', 'user.email', 'ada@acode.test'], { env });
     repository(bench.workspace);
     return place;
+  }
+
+  /** What it is called in sentences. */
+  get title(): string {
+    return PRESETS.find(({ name }) => name === this.name)?.title ?? this.name;
   }
 
   get home(): string {

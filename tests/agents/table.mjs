@@ -16,10 +16,10 @@ const rows = [...new Set(reports.map(({ row }) => row))];
 /** @param {string} row @param {string} agent */
 const valueOf = (row, agent) => reports.findLast(one => one.row === row && one.agent === agent)?.value ?? '**failed**';
 const lines = [
-  '# Coding agents and the MCP server',
+  '# Coding agents',
   '',
   'Written by `npm run ci:long agents`: the real programs from npm, with a scripted model in place of a real one, call the tools of',
-  '`acode mcp` on a real engine (`tests/agents`). A cell that was not reached says so.',
+  '`acode mcp`, and run in a sandbox as a whole, on a real engine (`tests/agents`). A cell that was not reached says so.',
   '',
   `Commit ${commit}.`,
   '',

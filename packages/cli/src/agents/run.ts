@@ -5,12 +5,13 @@ import type { AgentPreset } from '@acode/agents';
 import type { EgressConnection, ForkInfo, RunResult } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { RISKY_HEAD, apply } from '../commands/fork-apply.ts';
-import { AGENT_STYLE, denialLine } from '../execution/closing-lines.ts';
+import { denialLine } from '../execution/closing-lines.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
 import { UsageError } from '../failure/usage.ts';
 import { askLine, canAsk } from '../terminal/ask.ts';
 import { oneLine, plural } from '../terminal/text.ts';
 import { nextSteps, session } from './session.ts';
+import { agentStyle } from './style.ts';
 import type { AgentForm, Ended } from './session.ts';
 
 const TIMED_OUT = 124;
@@ -27,7 +28,7 @@ export async function runAgent(call: Call, name: string, form: AgentForm): Promi
     await call.printJson('acode.agent/1', reportOf(preset, ended, status));
     return status;
   }
-  await call.say(`${summaryOf(preset, ended).join('\n')}\n`);
+  await call.say(`${summaryOf(preset, form, ended).join('\n')}\n`);
   return ended.fork === null ? status : afterwards(call, preset, form, { fork: ended.fork, status });
 }
 
@@ -72,12 +73,13 @@ function reportOf(
   };
 }
 
-function summaryOf(preset: AgentPreset, ended: Ended): string[] {
+function summaryOf(preset: AgentPreset, form: AgentForm, ended: Ended): string[] {
   const { result, diff } = ended;
   const denials = result?.denials ?? [];
+  const style = agentStyle(preset, form);
   return [
     endLine(preset, result),
-    ...denials.map(denial => `acode: ${denialLine(denial, AGENT_STYLE)}`),
+    ...denials.map(denial => `acode: ${denialLine(denial, style)}`),
     changedLine(ended),
     ...riskyLines(diff?.riskyChanges ?? result?.riskyChanges ?? [], '`acode fork diff` lists all.', RISKY_HEAD),
   ];

@@ -27,18 +27,22 @@ function installCommand(perform: Perform) {
 }
 
 async function printScript(call: Call, shell: Shell, root: CommandUnknownOpts): Promise<number> {
-  const script = await scriptFor(shell, root);
+  const script = await scriptFor(call, shell, root);
   await call.print('acode.completion/1', { shell, script }, () => script);
   return 0;
 }
 
-// With the keys of the configuration, which the library knows.
-async function scriptFor(shell: Shell, root: CommandUnknownOpts): Promise<string> {
-  const [{ completionScript }, { Acode }] = await Promise.all([
+// With the keys of the configuration and the names of agents, which the libraries know.
+async function scriptFor(call: Call, shell: Shell, root: CommandUnknownOpts): Promise<string> {
+  const [{ completionScript }, { Acode }, { PRESETS, knownAgents }] = await Promise.all([
     import('../completion/script.ts'),
     import('@acode/sandbox'),
+    import('@acode/agents'),
   ]);
-  return completionScript(shell, root, (await Acode.configuration()).keys());
+  // A file of agents that is not valid is no reason to complete nothing: `acode agent` says what is wrong with it.
+  const known = await knownAgents(call.io.env).catch(() => PRESETS.map(preset => ({ preset })));
+  const agents = known.map(({ preset }) => preset.name);
+  return completionScript(shell, root, { keys: (await Acode.configuration()).keys(), agents });
 }
 
 async function install(
@@ -52,7 +56,7 @@ async function install(
   const shell = shellOf(named, env);
   const done = await (uninstall
     ? uninstallScript(shell, env)
-    : installScript(shell, await scriptFor(shell, root), env));
+    : installScript(shell, await scriptFor(call, shell, root), env));
   await call.print('acode.completion-install/1', done, () => renderInstalled(done));
   return 0;
 }

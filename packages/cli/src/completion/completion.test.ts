@@ -1,7 +1,16 @@
 // Completion offers what there is, in each shell.
 
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -58,6 +67,18 @@ describe('completion in bash', () => {
     ],
     [['acode', '--socket', 'sandbox', 'docker', 'in'], ['inspect']],
     [['acode', 'sandbox', 'exec', '--', 'l'], []],
+    // Commands below it, and agents.
+    [
+      ['acode', 'agent', ''],
+      ['list', 'show', 'update', 'claude', 'codex', 'gemini', 'opencode'],
+    ],
+    [['acode', 'agent', 'co'], ['codex']],
+    [['acode', 'agent', 'show', 'g'], ['gemini']],
+    [['acode', 'agent', 'claude', '--bud'], ['--budget']],
+    [['acode', 'agent', '--budget', 'minutes', '='], ['30']],
+    [['acode', 'login', 'cl'], ['claude']],
+    [['acode', 'hook', 'exec', 'op'], ['opencode']],
+    [['acode', 'doctor', '--agent', 'ge'], ['gemini']],
   ])('of %j offers %j', (words, offered) => {
     expect(completions(...words)).toEqual(offered);
   });
@@ -80,6 +101,20 @@ describe('completion', () => {
       'mount',
     ])
       expect(stdout).toContain(word);
+  });
+
+  it('knows the agents of the user’s file, and those of acode where that file is not valid', async () => {
+    const config = mkdtempSync(join(tmpdir(), 'acode-config-'));
+    const file = join(config, 'acode', 'agents.yml');
+    const names = async (text: string): Promise<boolean[]> => {
+      mkdirSync(join(file, '..'), { recursive: true });
+      writeFileSync(file, text, { mode: 0o600 });
+      const { stdout } = await call(['completion', 'bash'], { env: { XDG_CONFIG_HOME: config } });
+      return ['aider', 'claude'].map(name => new RegExp(`compgen -W '[^']*\\b${name}\\b`).test(stdout));
+    };
+    expect(await names('agents: { aider: { command: [aider] } }')).toEqual([true, true]);
+    expect(await names('agents: [')).toEqual([false, true]);
+    rmSync(config, { recursive: true });
   });
 
   it('is one object with --json', async () => {

@@ -8,15 +8,35 @@ import type { Completable, CompletableOption, Value } from './vocabulary.ts';
 export function completionScript(
   shell: 'bash' | 'zsh' | 'fish',
   root: CommandUnknownOpts,
-  keys: readonly string[] = [],
+  known: Known = { keys: [], agents: [] },
 ): string {
-  const vocabulary = vocabularyOf(root).map(one => (TAKES_KEY.includes(one.path) ? { ...one, argument: keys } : one));
+  const vocabulary = vocabularyOf(root).map(one => {
+    const argument = TAKES[one.path];
+    return argument === undefined ? one : { ...one, argument: known[argument] };
+  });
   if (shell === 'bash') return bashScript(vocabulary);
   return shell === 'zsh' ? zshScript(vocabulary) : fishScript(vocabulary);
 }
 
-// Commands whose first argument is a key of the configuration.
-const TAKES_KEY = ['config get', 'config set', 'config unset'];
+/** Names that only the libraries know. */
+interface Known {
+  /** The keys of the configuration. */
+  readonly keys: readonly string[];
+  /** The agents, those of the user’s file among them. */
+  readonly agents: readonly string[];
+}
+
+// Commands whose first argument is such a name.
+const TAKES: Readonly<Partial<Record<string, keyof Known>>> = {
+  'config get': 'keys',
+  'config set': 'keys',
+  'config unset': 'keys',
+  agent: 'agents',
+  'agent show': 'agents',
+  'agent update': 'agents',
+  login: 'agents',
+  logout: 'agents',
+};
 
 /** The script for bash. */
 function bashScript(vocabulary: readonly Completable[]): string {
@@ -51,6 +71,7 @@ ${vocabulary
   .filter(({ path }) => path !== '')
   .map(({ path }) => `      ' ${path}') path=' ${path}' ;;`)
   .join('\n')}
+      ${operandsOf(vocabulary).map(quote).join('|')}) ;;
       *) compopt -o default; return ;;
     esac
   done
@@ -63,6 +84,16 @@ ${vocabulary.map(wordCase).join('\n')}
 }
 complete -F _acode acode
 `;
+}
+
+// More keys of the configuration than this can stand behind a command; options do not follow them.
+const MAX_OPERANDS = 20;
+
+/** What can stand behind a command without being one: its options are still to come. */
+function operandsOf(vocabulary: readonly Completable[]): string[] {
+  return vocabulary.flatMap(({ path, argument }) =>
+    argument.length > MAX_OPERANDS ? [] : argument.map(word => ` ${path} ${word}`),
+  );
 }
 
 function valueCases({ path, options }: Completable): string[] {
@@ -106,6 +137,10 @@ function __acode_at
       case '-*'
         continue
       case '*'
+        switch " $path $word"
+          case ${operandsOf(vocabulary).map(quote).join(' ')}
+            continue
+        end
         set path $path $word
     end
   end
@@ -155,6 +190,7 @@ ${vocabulary
   .filter(({ path }) => path !== '')
   .map(({ path }) => `      ' ${path}') path_=' ${path}' ;;`)
   .join('\n')}
+      ${operandsOf(vocabulary).map(quote).join('|')}) ;;
       *) _files; return ;;
     esac
   done

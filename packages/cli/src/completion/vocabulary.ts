@@ -37,6 +37,8 @@ const SUGGESTED: Readonly<Record<string, Value>> = {
   '--network': ['none', 'allow=npm:install', 'allow=pypi', 'allow=crates', 'allow=go', 'allow=github:read', 'bridge'],
   '--runtime': ['runc', 'runsc'],
   '--for': ['30m', '1h', '8h'],
+  '--budget': ['minutes=30'],
+  '--allow': ['npm:install', 'pypi', 'crates', 'go', 'github:read'],
 };
 
 /** Every command below a root, the root first. */

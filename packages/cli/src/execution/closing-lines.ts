@@ -118,18 +118,8 @@ function styleFor(command: Command): DenialStyle {
   };
 }
 
-/** Denials in the words of `acode agent`, which has options of its own. */
-export const AGENT_STYLE: DenialStyle = {
-  ...STYLE,
-  remedy: (remedy, denial) => {
-    if (denial.rule === 'network.not-listed' && remedy.kind === 'change-request')
-      return `allow it: --allow ${remedy.suggested.replace(/^allow=/, '')}`;
-    if (denial.rule === 'limit.time') return 'give it more time: --budget minutes=<number>';
-    return shortened(remedy, denial);
-  },
-};
-
-function shortened(remedy: Remedy, { rule, setBy }: Denial): Text | null {
+/** A remedy in words of the command line, where those of every audience would be too long; null for the usual ones. */
+export function shortened(remedy: Remedy, { rule, setBy }: Denial): Text | null {
   if (rule === 'network.not-listed' && remedy.kind === 'change-request')
     return ['allow it for this command: ', { field: remedy.field, value: remedy.suggested }];
   if (remedy.kind === 'change-request' && remedy.field === 'policy.fork')
