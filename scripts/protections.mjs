@@ -1825,6 +1825,34 @@ export const PROTECTIONS = [
     [[`${HOOKS}/settings.test.ts`, 'takes no variable that loads code']],
   ),
   one(
+    'hooks: a line that a shell reads in another way is approved',
+    [`${HOOKS}/auto-approve.ts`, '!PLAIN.test(given.command)', '!/\\S/.test(given.command)'],
+    [[`${HOOKS}/auto-approve.test.ts`, 'is not for a directory outside of the workspace']],
+  ),
+  one(
+    'hooks: calls of any program are approved',
+    [
+      `${HOOKS}/auto-approve.ts`,
+      'if (fault !== null) return no(fault);',
+      'if (fault === null && root === null) return no(fault);',
+    ],
+    [[`${HOOKS}/auto-approve.test.ts`, 'is not where']],
+  ),
+  one(
+    'hooks: a call that is approved may have further options',
+    [`${HOOKS}/auto-approve.ts`, 'pattern.length === words.length', 'pattern.length <= words.length'],
+    [[`${HOOKS}/auto-approve.test.ts`, 'is not with another verb, option, or argument']],
+  ),
+  one(
+    'hooks: an approval that is not recorded counts',
+    [
+      `${HOOKS}/auto-approve.ts`,
+      '  await Acode.recordApproval({ command: words, workspace: placeOf(cwd).root });',
+      '  void Acode.recordApproval({ command: words, workspace: placeOf(cwd).root }).catch(() => undefined);',
+    ],
+    [['cli/hooks.test.ts', 'approves a call of acode without a question']],
+  ),
+  one(
     'hooks: a program of the workspace is started as the agent',
     [
       `${HOOKS}/launch.ts`,

@@ -45,6 +45,8 @@ interface Starting {
   readonly moves?: readonly Move[];
   readonly args?: readonly string[];
   readonly execOptions?: readonly string[];
+  /** Whether Claude asks its user before a command: it then runs none that nothing approves. */
+  readonly asks?: true;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -127,11 +129,11 @@ class AgentBench implements AsyncDisposable {
   }
 
   /** Starts the agent, which asks the model what to do. */
-  async run({ by, moves = [this.move], args = [], execOptions = [], env = {} }: Starting): Promise<Run> {
+  async run({ by, moves = [this.move], args = [], execOptions = [], asks, env = {} }: Starting): Promise<Run> {
     await using model = await ScriptedModel.listen(results => moves[results.length] ?? { say: 'done' });
     const pointed = POINTING[this.agent](model.url);
     this.#addSettings(pointed.settings);
-    const words = [...pointed.argv, ...args];
+    const words = [...pointed.argv.filter(word => !asks || word !== '--dangerously-skip-permissions'), ...args];
     const [program, argv] =
       by === 'exec'
         ? [process.execPath, [BIN, 'hook', 'exec', this.agent, ...execOptions, '--', ...words]]
@@ -312,6 +314,27 @@ async function trustAsUser({ home, bench }: AgentBench): Promise<void> {
   }
   child.kill();
 }
+
+describe('acode hook auto-approve in Claude Code', () => {
+  it('lets a call of acode run that Claude would ask its user about, and no other', async () => {
+    await using on = await AgentBench.at('claude');
+    const bash = (command: string): Move => ({ tool: 'Bash', given: { command, description: 'check' } });
+    const moves = [bash(`${BIN} swarm list`), bash(`${BIN} swarm list; ${on.line}`)];
+    const start = (): Promise<Run> => on.run({ by: 'program', moves, asks: true });
+    const without = await start();
+    expect(without.results, without.printed).toHaveLength(2);
+    expect(without.results.join()).not.toContain('There is no swarm');
+    const file = SETTINGS.claude.file(on.bench.env);
+    const hooks = [{ type: 'command', command: `${process.execPath} -- ${BIN} hook auto-approve` }];
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, JSON.stringify({ hooks: { PreToolUse: [{ matcher: 'Bash', hooks }] } }));
+    const { results, printed } = await start();
+    expect(results, printed).toHaveLength(2);
+    expect(results[0]).toContain('There is no swarm');
+    expect(results[1]).not.toContain('There is no swarm');
+    expect(on.ran).toBe('not run');
+  });
+});
 
 describe('acode hook exec claude in a hostile repository', () => {
   let on: AgentBench;

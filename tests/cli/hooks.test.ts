@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { mainEngine } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';
-import { Bench } from './bench.ts';
+import { BIN, Bench } from './bench.ts';
 
 let bench: Bench;
 let outside: string;
@@ -77,4 +77,28 @@ it('asks for the background process at the first command', async () => {
   await until(async () => (await bench.call(['serve', 'status'], { env })).status === 0);
   expect((await bench.call(['serve', 'stop'], { env })).status).toBe(0);
   await until(async () => (await bench.left()).length === 0);
+});
+
+it('approves a call of acode without a question, records it, and approves nothing that it cannot record', async () => {
+  const ask = async (command: string, env: Record<string, string> = {}) => {
+    const event = { hook_event_name: 'PreToolUse', tool_name: 'Bash', cwd: bench.workspace, tool_input: { command } };
+    return bench.call(['hook', 'auto-approve'], { stdin: Buffer.from(JSON.stringify(event)), env });
+  };
+  const answer = await ask(`${BIN} swarm list`);
+  expect(answer.status, answer.stderr).toBe(0);
+  expect(JSON.parse(answer.stdout.toString())).toMatchObject({
+    hookSpecificOutput: { hookEventName: 'PreToolUse', permissionDecision: 'allow' },
+  });
+  // Whatever else it is, the agent asks its user.
+  for (const other of [`${BIN} swarm list; id`, `X=1 ${BIN} swarm list`, `${BIN} swarm run --yes`, 'acode swarm list'])
+    expect([other, await ask(other)]).toMatchObject([other, { status: 0, stdout: Buffer.alloc(0) }]);
+  expect(await ask(`${BIN} swarm list`, { NODE_OPTIONS: '--no-warnings' })).toMatchObject({ stdout: Buffer.alloc(0) });
+  const records = (await bench.call(['audit', 'tail', '--json'])).stdout.toString();
+  expect(records.match(/"operation":"approve"/g)).toHaveLength(1);
+  expect(records).toContain(JSON.stringify(`${BIN} swarm list`));
+
+  writeFileSync(join(bench.workspace, '..', 'no-directory'), '');
+  const unrecorded = await ask(`${BIN} swarm list`, { XDG_STATE_HOME: join(bench.workspace, '..', 'no-directory') });
+  expect(unrecorded).toMatchObject({ status: 125, stdout: Buffer.alloc(0) });
+  expect(unrecorded.stderr).toContain('ACODE-AUD-001');
 });

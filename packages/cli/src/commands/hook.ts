@@ -43,5 +43,12 @@ export function hookCommands(perform: Perform) {
         .action((agent, _options, command) =>
           perform(command, async call => (await import('../hooks/commands.ts')).status(call, agent)),
         ),
+    )
+    .addCommand(
+      new Command('auto-approve')
+        .description('Answer Claude Code’s hook: approve a few harmless calls of acode, without a question')
+        .action((_options, command) =>
+          perform(command, async call => (await import('../hooks/auto-approve.ts')).autoApprove(call)),
+        ),
     );
 }

@@ -34,6 +34,7 @@ export type AuditOperation =
   | 'patch'
   | 'branch'
   | 'network'
+  | 'approve'
   | 'deny';
 
 /** What every entry says: which operation it belongs to. */

@@ -1,5 +1,6 @@
 // Acode, the public API of a host: run, create and observe sandboxes.
 
+import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { readAllowRoot } from '../policy/config/load.ts';
@@ -272,6 +273,39 @@ export class Acode implements CommandRunner, AsyncDisposable {
     const audit = ownAuditLog();
     try {
       await audit.append(scanRecord(unfinishedScan(jobs, reason), first));
+    } finally {
+      await audit.close();
+    }
+  }
+
+  /**
+   * Writes to the audit log that a command of acode may run without a question of an agent to its user. Rejects where it cannot be
+   * written: then the agent must ask.
+   *
+   * @example
+   * await Acode.recordApproval({ command: ['/usr/local/bin/acode', 'swarm', 'status'], workspace: '/home/me/project' });
+   */
+  static async recordApproval({
+    command,
+    workspace,
+  }: {
+    /** The argument vector. */
+    readonly command: readonly string[];
+    /** The workspace, as an absolute path. */
+    readonly workspace: string;
+  }): Promise<void> {
+    const audit = ownAuditLog();
+    try {
+      const detail = { command: command.join(' ') };
+      const event = 'call of acode approved without a question';
+      await audit.append({
+        kind: 'event',
+        operation: 'approve',
+        correlationId: randomUUID(),
+        event,
+        workspace,
+        detail,
+      });
     } finally {
       await audit.close();
     }
