@@ -233,9 +233,11 @@ const FLEET_ROOMS = {
   'engine/postgres': ['errors.ts', 'engine'],
   // Tasks, no matter who submits or runs them.
   tasks: ['errors.ts', 'engine'],
-  worker: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'tasks'],
-  client: ['errors.ts', 'engine', 'tasks'],
-  'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'tasks', 'worker', 'client'],
+  // From an address in a file to the engine.
+  connect: ['engine', 'engine/nats', 'engine/postgres'],
+  worker: ['errors.ts', 'engine', 'connect', 'tasks'],
+  client: ['errors.ts', 'engine', 'connect', 'tasks'],
+  'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'client'],
 };
 
 /** The packages that talk to a server, each in the one room that knows it. */

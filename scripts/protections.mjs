@@ -1944,7 +1944,7 @@ export const PROTECTIONS = [
   one(
     'fleet: results of unknown workers are taken',
     [
-      `${FLEET}/client/fleet.ts`,
+      `${FLEET}/client/task.ts`,
       "workers === undefined ? unverified(envelope) : verified('result', envelope, workers)",
       "verified('result', envelope, workers ?? []) ?? unverified(envelope)",
     ],

@@ -8,6 +8,8 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Fleet, MemoryEngine, NatsEngine, Worker, makeKeys, packWorkspace, workerFileFrom } from '@acode/fleet';
 import type { FleetEngine, LogChunk } from '@acode/fleet';
+import { Acode, AcodeError } from '@acode/sandbox';
+import type { CommandRunner } from '@acode/sandbox';
 import { images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';
 import { NatsServers, withoutServers } from './servers.ts';
@@ -68,13 +70,16 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
     closing.push(() => worker.close(0));
     return { worker, root };
   };
-  const fleetOf = (engine: FleetEngine, tenant: 'acme' | 'other' = 'acme', workers?: readonly string[]): Fleet =>
-    new Fleet({ engine, tenant, keys: keys[tenant], ...(workers ? { workers } : {}) });
+  const fleetOf = (
+    engine: FleetEngine,
+    tenant: 'acme' | 'other' = 'acme',
+    workers?: readonly string[],
+  ): Promise<Fleet> => Fleet.open({ engine, tenant, keys: keys[tenant], ...(workers ? { workers } : {}) });
 
   it('runs a task in its workspace, streams its log, and signs the result and the files', async () => {
     const engine = new MemoryEngine();
     const { worker, root } = await start(engine);
-    const fleet = fleetOf(engine, 'acme', [worker.publicKey]);
+    const fleet = await fleetOf(engine, 'acme', [worker.publicKey]);
     const project = mkdtempSync(join(top, 'project-'));
     mkdirSync(join(project, 'src'));
     writeFileSync(join(project, 'src', 'input.txt'), 'of the submitter\n');
@@ -100,7 +105,9 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
     expect(await textOf(fleet.task(task.id).logs(), 1)).toBe(out);
     // The same id again is the same task, and a result that no known worker has signed is refused.
     expect(await (await fleet.submit('echo again', { id: task.id })).result()).toMatchObject({ exitCode: 3 });
-    await expect(fleetOf(engine, 'acme', []).task(task.id).result()).rejects.toMatchObject({ code: 'ACODE-FLT-017' });
+    await expect((await fleetOf(engine, 'acme', [])).task(task.id).result()).rejects.toMatchObject({
+      code: 'ACODE-FLT-017',
+    });
     expect(readFileSync(join(root, 'journal.jsonl'), 'utf8')).toMatch(/"claimed".*\n.*"finished"/);
     await expect.poll(() => sandboxesOf(task.id)).toBe(0);
   });
@@ -108,14 +115,14 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
   it('keeps tenants in processes and directories of their own, and refuses what only another one may do', async () => {
     const engine = new MemoryEngine();
     const { root } = await start(engine);
-    const [acme, other] = [fleetOf(engine), fleetOf(engine, 'other')];
+    const [acme, other] = [await fleetOf(engine), await fleetOf(engine, 'other')];
     const results = await Promise.all(
       [acme, other].map(async fleet => (await fleet.submit('echo kept >left.txt; ls; ls /')).result()),
     );
     for (const { stdout } of results) expect(stdout).toMatch(/^left\.txt\n/);
     expect(readdirSync(join(root, 'tenants')).sort()).toEqual(['acme', 'other']);
     // Signed with the key of another tenant.
-    const forged = new Fleet({ engine, tenant: 'other', keys: keys.acme });
+    const forged = await Fleet.open({ engine, tenant: 'other', keys: keys.acme });
     await expect((await forged.submit('echo forged')).result()).rejects.toMatchObject({
       code: 'ACODE-FLT-018',
       context: { code: 'ACODE-FLT-009' },
@@ -126,10 +133,41 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
     });
   });
 
+  it('runs commands as the library does, so that one body passes on both', async () => {
+    const engine = new MemoryEngine();
+    await start(engine);
+    const fleet = await fleetOf(engine);
+    const workspace = mkdtempSync(join(top, 'local-'));
+    await using acode = await Acode.open({
+      workspace,
+      engine: { socket: mainEngine.socket },
+      config: { sandbox: { images: { default: images.busybox } } },
+    });
+    const body = async (runner: CommandRunner): Promise<unknown> => {
+      let heard = '';
+      const onStdout = (chunk: Uint8Array): void => void (heard += Buffer.from(chunk).toString());
+      const { exitCode, stdout, stderr } = await runner.run('cat; echo $X; echo err >&2; exit 7', {
+        stdin: 'in ',
+        env: { X: 'x' },
+        onStdout,
+      });
+      const stop = new AbortController();
+      const long = runner.run('echo begun; sleep 600', { signal: stop.signal, onStdout: () => stop.abort() });
+      const code = await long.then(
+        () => null,
+        (error: unknown) => (error instanceof AcodeError ? error.code : null),
+      );
+      return { exitCode, stdout, stderr, heard, code };
+    };
+    const expected = { exitCode: 7, stdout: 'in x\n', stderr: 'err\n', heard: 'in x\n', code: 'ACODE-SBX-014' };
+    expect(await body(acode)).toEqual(expected);
+    expect(await body(fleet)).toEqual(expected);
+  });
+
   it('ends a command that is cancelled, and one that is queued', async () => {
     const engine = new MemoryEngine();
     await start(engine, { slots: 1 });
-    const fleet = fleetOf(engine);
+    const fleet = await fleetOf(engine);
     const [task, queued] = [await fleet.submit('echo begun; sleep 600'), await fleet.submit('echo never')];
     for await (const _ of task.logs()) break;
     await queued.cancel();
@@ -143,7 +181,7 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
   it('gives back what it cannot end in time when it is drained', async () => {
     const engine = new MemoryEngine();
     const { worker } = await start(engine);
-    const fleet = fleetOf(engine);
+    const fleet = await fleetOf(engine);
     const task = await fleet.submit('echo begun; sleep 3');
     for await (const _ of task.logs()) break;
     closing.pop();
@@ -180,7 +218,7 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
 
     it('hands the task of a worker that was killed to another one, and leaves no sandbox', async () => {
       const [engine, child] = [await open('killed'), await startProcess('killed')];
-      const fleet = fleetOf(engine);
+      const fleet = await fleetOf(engine);
       const task = await fleet.submit('echo attempt; sleep 3');
       for await (const _ of task.logs()) break;
       child.kill('SIGKILL');
@@ -193,7 +231,7 @@ describe.skipIf(withoutEngines || withoutServers)('a worker', () => {
 
     it('writes nothing for a worker that was stopped past its lease, and ends its sandboxes', async () => {
       const [engine, child] = [await open('stopped'), await startProcess('stopped')];
-      const fleet = fleetOf(engine);
+      const fleet = await fleetOf(engine);
       const task = await fleet.submit('echo begun; sleep 3');
       for await (const _ of task.logs()) break;
       child.kill('SIGSTOP');

@@ -139,4 +139,12 @@ export const FLEET_ERRORS = defineErrors({
       hint: 'Submit it without policy.image. A task names nothing of the machine that it will run on.',
     },
   }),
+  'ACODE-FLT-019': errorEntry<{ file: string; reason: string }>({
+    title: 'the file of a fleet’s client cannot be used',
+    message: c => `${c.file} cannot be used: ${c.reason}.`,
+    hint: () =>
+      'Run `acode fleet up` on this machine, or ask the operator for your file (`acode fleet tenant add`). `docs/fleet.md` has its keys.',
+    exit: 2,
+    example: { file: '~/.config/acode/fleet.yml', reason: 'there is no such file' },
+  }),
 });

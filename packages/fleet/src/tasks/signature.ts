@@ -52,6 +52,11 @@ function keyBytes(text: string): Buffer | null {
   return bytes.length === KEY_BYTES ? bytes : null;
 }
 
+/** A public key in a file. */
+export const keySchema = z
+  .string()
+  .refine(text => publicKeyFrom(text) !== null, 'expected `ed25519:` and 32 bytes in base64');
+
 const envelopeSchema = z.strictObject({ key: z.string().max(100), signature: z.string().max(200), body: z.string() });
 
 /** A text with the signature of one key. */

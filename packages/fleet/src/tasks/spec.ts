@@ -7,7 +7,8 @@ import type { Priority } from '../engine/names.ts';
 
 const MAX_ARGUMENTS = 1000;
 const MAX_VARIABLES = 200;
-const MAX_STDIN = 64 * 1024;
+/** The most bytes of standard input. */
+export const MAX_STDIN = 64 * 1024;
 /** The most bytes of each output stream in a result; the log has more. */
 export const MAX_OUTPUT = 32 * 1024;
 const MAX_HOSTS = 200;

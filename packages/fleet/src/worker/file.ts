@@ -4,33 +4,20 @@ import { readFile } from 'node:fs/promises';
 import type { ConfigInput } from '@acode/sandbox';
 import { parse } from 'yaml';
 import * as z from 'zod';
+import { engineSchema } from '../connect/open-engine.ts';
+import type { EngineAddress } from '../connect/open-engine.ts';
 import { FLEET_ERRORS } from '../errors.ts';
 import { checkedName } from '../engine/names.ts';
 import { reasonOf } from '../engine/retry.ts';
-import { publicKeyFrom } from '../tasks/signature.ts';
+import { keySchema } from '../tasks/signature.ts';
 
 const MAX_SLOTS = 16;
 const MAX_TENANTS = 1000;
 const HOUR_S = 3600;
 
-const keySchema = z.string().refine(text => publicKeyFrom(text) !== null, 'expected `ed25519:` and 32 bytes in base64');
-const urls = z.array(z.string().min(1)).min(1);
-
 const fileSchema = z.strictObject({
   name: z.string().optional(),
-  engine: z.union([
-    z.strictObject({
-      nats: z.strictObject({
-        servers: urls,
-        monitors: urls.optional(),
-        unsynced: z.boolean().optional(),
-        credentials: z.string().optional(),
-        ca_file: z.string().optional(),
-        replicas: z.int().min(1).max(5).optional(),
-      }),
-    }),
-    z.strictObject({ postgres: z.strictObject({ url: z.string().min(1), ca_file: z.string().optional() }) }),
-  ]),
+  engine: engineSchema,
   fleet: z.string().default('acode'),
   pool: z.string().default('default'),
   slots: z.int().min(1).max(MAX_SLOTS).default(4),
@@ -60,41 +47,12 @@ export interface WorkerTenant {
   readonly slots: number;
 }
 
-/** The engine that a worker’s file names. */
-export type WorkerEngine =
-  | {
-      /** On NATS. */
-      readonly nats: {
-        /** Addresses of servers. */
-        readonly servers: readonly string[];
-        /** Addresses of their monitoring ports. */
-        readonly monitors?: readonly string[] | undefined;
-        /** Whether servers may be used that acode cannot check. */
-        readonly unsynced?: boolean | undefined;
-        /** A file with the credentials of a user. */
-        readonly credentials?: string | undefined;
-        /** A file with certificates. */
-        readonly ca_file?: string | undefined;
-        /** How many servers keep each task. */
-        readonly replicas?: number | undefined;
-      };
-    }
-  | {
-      /** On PostgreSQL. */
-      readonly postgres: {
-        /** How to connect. */
-        readonly url: string;
-        /** A file with certificates. */
-        readonly ca_file?: string | undefined;
-      };
-    };
-
 /** What a worker’s file says, with what it leaves out. */
 export interface WorkerFile {
   /** The name of the host, for people. */
   readonly name: string;
   /** The engine, as the file has it. */
-  readonly engine: WorkerEngine;
+  readonly engine: EngineAddress;
   /** The fleet’s name. */
   readonly fleet: string;
   /** The pool whose tasks it takes. */

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { AcodeError } from '@acode/sandbox';
 import type { Logger } from '@acode/sandbox';
+import { openEngine } from '../connect/open-engine.ts';
 import { makeKeys } from '../tasks/signature.ts';
 import { readWorkerFile } from './file.ts';
-import { openEngine } from './open-engine.ts';
 import { Worker } from './worker.ts';
 
 const FAILED = 125;

@@ -1,0 +1,90 @@
+// Address of an engine, as files have it, and the engine that it names.
+
+import * as z from 'zod';
+import type { FleetEngine } from '../engine/engine.ts';
+import { NatsEngine } from '../engine/nats/engine.ts';
+import { PostgresEngine } from '../engine/postgres/engine.ts';
+
+const urls = z.array(z.string().min(1)).min(1);
+
+/** The section `engine` of a file. */
+export const engineSchema = z.union([
+  z.strictObject({
+    nats: z.strictObject({
+      servers: urls,
+      monitors: urls.optional(),
+      unsynced: z.boolean().optional(),
+      credentials: z.string().optional(),
+      ca_file: z.string().optional(),
+      replicas: z.int().min(1).max(5).optional(),
+      log_bytes: z.int().positive().optional(),
+      blob_bytes: z.int().positive().optional(),
+    }),
+  }),
+  z.strictObject({ postgres: z.strictObject({ url: z.string().min(1), ca_file: z.string().optional() }) }),
+]);
+
+/** The engine that a file names. */
+export type EngineAddress =
+  | {
+      /** On NATS. */
+      readonly nats: {
+        /** Addresses of servers. */
+        readonly servers: readonly string[];
+        /** Addresses of their monitoring ports. */
+        readonly monitors?: readonly string[] | undefined;
+        /** Whether servers may be used that acode cannot check. */
+        readonly unsynced?: boolean | undefined;
+        /** A file with the credentials of a user: what `nsc` writes, or the seed of an nkey. */
+        readonly credentials?: string | undefined;
+        /** A file with certificates. */
+        readonly ca_file?: string | undefined;
+        /** How many servers keep each task. */
+        readonly replicas?: number | undefined;
+        /** Bytes that all logs may take; counts where the streams are created. */
+        readonly log_bytes?: number | undefined;
+        /** Bytes that all workspaces may take; counts where the streams are created. */
+        readonly blob_bytes?: number | undefined;
+      };
+    }
+  | {
+      /** On PostgreSQL. */
+      readonly postgres: {
+        /** How to connect. */
+        readonly url: string;
+        /** A file with certificates. */
+        readonly ca_file?: string | undefined;
+      };
+    };
+
+/** Which fleet on which engine. */
+export interface FleetAddress {
+  /** The engine. */
+  readonly engine: EngineAddress;
+  /** The fleet’s name. */
+  readonly fleet: string;
+}
+
+/** Opens the engine that a file names. */
+export async function openEngine(
+  { engine, fleet }: FleetAddress,
+  signal?: AbortSignal,
+): Promise<FleetEngine> {
+  if ('postgres' in engine) {
+    const { url, ca_file } = engine.postgres;
+    return PostgresEngine.open({ url, fleet, ...(ca_file === undefined ? {} : { caFile: ca_file }) }, signal);
+  }
+  const { servers, monitors, unsynced, credentials, ca_file, replicas, log_bytes, blob_bytes } = engine.nats;
+  const options = {
+    servers,
+    fleet,
+    ...(monitors === undefined ? {} : { monitors }),
+    ...(unsynced === undefined ? {} : { unsynced }),
+    ...(credentials === undefined ? {} : { credentials }),
+    ...(ca_file === undefined ? {} : { caFile: ca_file }),
+    ...(replicas === undefined ? {} : { replicas }),
+    ...(log_bytes === undefined ? {} : { logBytes: log_bytes }),
+    ...(blob_bytes === undefined ? {} : { blobBytes: blob_bytes }),
+  };
+  return NatsEngine.open(options, signal);
+}
