@@ -1303,7 +1303,13 @@ export const PROTECTIONS = [
   one(
     'two commands write one fork, because a lock is taken for granted',
     [
-      [`${SRC}/run/forking.ts`, '  if (mayLive(holder)) return true;\n', '  if (mayLive(holder)) return false;\n'],
+      [`${SRC}/run/forking.ts`, '  if (mayLive(holder)) return true;\n', ''],
+      // The next layer: a sandbox that the engine still has.
+      [
+        `${SRC}/run/forking.ts`,
+        'if (!found.some(sandbox => sandbox.sandboxId === sandboxId)) return false;',
+        'return false;',
+      ],
       // The last layer: one that is still mounted somewhere is not ended.
       [`${SRC}/run/forking.ts`, '  if (active?.sandboxId !== null) return;\n', '  if (active) return;\n'],
     ],

@@ -78,9 +78,15 @@ describe.each(AGENTS)('$name $version', agent => {
     // A real model takes longer for its first answer than a server for its start.
     const isReady = (): boolean => readFileSync(log, 'utf8').includes('{\\"tools\\":[');
     await model[Symbol.asyncDispose]();
+    const searched = new Set<string>();
     model = await ScriptedModel.listen(async (...asked) => {
       for (let tries = 0; tries < MAX_TRIES && !isReady(); tries += 1) await delay(TRY_MS);
-      return script(...asked);
+      const move = await script(...asked);
+      if (!('tool' in move)) return move;
+      const search = agent.search?.[move.tool];
+      if (search === undefined || searched.has(search)) return agent.call(move.tool, move.given);
+      searched.add(search);
+      return { search };
     });
     const server = { command: process.execPath, args: [TAP, log, process.execPath, BIN, 'mcp'], env: serverEnv(bench) };
     const setup = { home: homeOf(bench), model: model.url, server, ...more };

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
+import type { Move } from '../../packages/cli/src/hooks/scripted-model.ts';
 import type { Client } from '../../packages/cli/src/mcp/clients.ts';
 
 /** The MCP server that an agent starts. */
@@ -42,6 +43,10 @@ export interface Agent {
   readonly program: string;
   /** Its name for a tool of the MCP server. */
   readonly toolName: (tool: string) => string;
+  /** How its model calls a tool of the MCP server. */
+  readonly call: (tool: string, given: Readonly<Record<string, unknown>>) => Move;
+  /** What its model searches for before it calls a tool, where tools are loaded on demand: words of its task and not of acode. */
+  readonly search?: Readonly<Record<string, string>>;
   /** Its name for its own shell. */
   readonly shell: RegExp;
   /** Settings in a project that ask for the shell, against those of the user. */
@@ -70,6 +75,7 @@ const claude: Agent = {
   ...pinned('claude-code'),
   program: '.bin/claude',
   toolName: tool => `mcp__acode__${tool}`,
+  call: (tool, given) => ({ tool: `mcp__acode__${tool}`, given }),
   shell: /^Bash$/,
   projectSettings: {
     file: '.claude/settings.json',
@@ -107,6 +113,14 @@ const codex: Agent = {
   ...pinned('codex'),
   program: '.bin/codex',
   toolName: tool => `mcp__acode__${tool}`,
+  call: (tool, given) => ({ tool, given, namespace: 'mcp__acode' }),
+  search: {
+    run_command: 'run a shell command',
+    edit_file: 'edit a file',
+    run_in_sandbox: 'start a server in the background',
+    read_output: 'read output of background command',
+    stop_command: 'stop background command',
+  },
   shell: /^(?:shell|shell_command|exec_command|local_shell|write_stdin)$/,
   projectSettings: { file: '.codex/config.toml', text: '[features]\nshell_tool = true\n' },
   prepare: async ({ home, model, server, toolTimeoutMs = 600_000, withoutShell }, prompt) => {
@@ -148,6 +162,7 @@ const gemini: Agent = {
   ...pinned('gemini-cli'),
   program: '.bin/gemini',
   toolName: tool => `mcp_acode_${tool}`,
+  call: (tool, given) => ({ tool: `mcp_acode_${tool}`, given }),
   shell: /^run_shell_command$/,
   projectSettings: {
     file: '.gemini/settings.json',
@@ -173,6 +188,7 @@ const opencode: Agent = {
   ...pinned('opencode'),
   program: '.bin/opencode',
   toolName: tool => `acode_${tool}`,
+  call: (tool, given) => ({ tool: `acode_${tool}`, given }),
   shell: /^bash$/,
   projectSettings: { file: 'opencode.json', text: JSON.stringify({ permission: { bash: 'allow' } }) },
   prepare: async ({ home, model, server, toolTimeoutMs, withoutShell }, prompt) => {

@@ -43,6 +43,7 @@ describe.skipIf(withoutEngines)('a program of the store', () => {
   });
 
   it('cannot be changed from inside, nor take the place of anything but a directory in /opt', async () => {
+    await add('hello-1', SCRIPT);
     const programs = [{ id: 'hello-1', target: '/opt/hello' }];
     const { exitCode, stderr } = await host.acode.run('echo evil > /opt/hello/hello; chmod 777 /opt/hello', {
       policy: { programs },

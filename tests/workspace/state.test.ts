@@ -45,6 +45,7 @@ describe.skipIf(withoutEngines)('a state directory', () => {
   });
 
   it('is shown by explain, which makes nothing, and reported by no scan', async () => {
+    await keep(host, 'true', { name: 'before' });
     const { spec } = await host.acode.explain(['true'], { policy: { state: { name: 'shown' } } });
     expect(spec.mounts).toContainEqual(expect.objectContaining({ purpose: 'state', target: '/state' }));
     expect(readdirSync(STATES).some(one => existsSync(join(STATES, one, 'shown')))).toBe(false);

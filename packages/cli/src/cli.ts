@@ -72,6 +72,12 @@ async function flushed(outputs: readonly Output[], { signal }: Interruption): Pr
   await Promise.all(outputs.map(output => output.flush(giveUp.signal)));
 }
 
+// What options mean that may stand without their value.
+const VALUE_LEFT_OUT = new Map([
+  ['--fork', '--fork=current'],
+  ['--learn', '--learn=ask'],
+]);
+
 interface Surroundings extends Served {
   readonly io: Io;
   readonly stdout: Output;
@@ -95,9 +101,7 @@ class CommandLine {
     const end = argv.indexOf('--');
     // Before `--` nothing but options and one quoted line stand, so that `--fork` never takes the command for its name.
     const before = end < 0 ? argv : argv.slice(0, end);
-    this.#before = before.map(argument =>
-      argument === '--fork' ? '--fork=current' : argument === '--learn' ? '--learn=ask' : argument,
-    );
+    this.#before = before.map(argument => VALUE_LEFT_OUT.get(argument) ?? argument);
     this.#argv = end < 0 ? null : argv.slice(end + 1);
     this.#around = around;
     this.#printed = { text: '', width: lookOf(around.stdout, around.io, false).width };

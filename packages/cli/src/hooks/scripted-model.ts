@@ -15,9 +15,16 @@ const BESIDES = JSON.stringify({
 });
 const MAX_BODY = 64 * 1024 ** 2;
 
-/** A call of a tool, or words that end the turn. */
+/** A call of a tool, a search for tools that the agent loads on demand, or words that end the turn. */
 export type Move =
-  | { readonly tool: string; readonly given: Readonly<Record<string, unknown>>; readonly freeform?: string }
+  | {
+      readonly tool: string;
+      readonly given: Readonly<Record<string, unknown>>;
+      readonly freeform?: string;
+      /** Where Codex keeps the tool, if it is one of an MCP server. */
+      readonly namespace?: string;
+    }
+  | { readonly search: string }
   | { readonly say: string };
 
 /** What the model does next, by the results of the calls so far, the tools that the agent offers, and its first request of the user. */
@@ -136,6 +143,10 @@ function flat(content: unknown): string {
         .join('\n');
 }
 
+function wordsOf(move: Move): string {
+  return 'say' in move ? move.say : '';
+}
+
 let counted = 0;
 const newId = (prefix: string): string => `${prefix}_${(counted += 1)}`;
 
@@ -168,7 +179,7 @@ function replyMessages(move: Move, response: ServerResponse, stream: boolean): v
   const about = { id: newId('msg'), type: 'message', role: 'assistant', model: 'scripted', stop_sequence: null, usage };
   const call = 'tool' in move ? { type: 'tool_use', id: newId('toolu'), name: move.tool } : null;
   const given = 'tool' in move ? move.given : {};
-  const text = 'say' in move ? move.say : '';
+  const text = wordsOf(move);
   const stop = call ? 'tool_use' : 'end_turn';
   if (!stream) {
     const content = call ? [{ ...call, input: given }] : [{ type: 'text', text }];
@@ -218,9 +229,15 @@ function replyResponses(move: Move, response: ServerResponse): void {
 function responseItem(move: Move): object {
   if ('say' in move)
     return { type: 'message', id: newId('msg'), role: 'assistant', content: [{ type: 'output_text', text: move.say }] };
-  const call = { id: newId('item'), call_id: newId('call'), name: move.tool };
-  if (move.freeform !== undefined) return { ...call, type: 'custom_tool_call', input: move.freeform };
-  return { ...call, type: 'function_call', arguments: JSON.stringify(move.given) };
+  const about = { id: newId('item'), call_id: newId('call') };
+  if ('search' in move) {
+    const given = { query: move.search };
+    return { ...about, type: 'tool_search_call', execution: 'client', status: 'completed', arguments: given };
+  }
+  const { tool, given, freeform, namespace } = move;
+  const call = { ...about, name: tool, ...(namespace === undefined ? {} : { namespace }) };
+  if (freeform !== undefined) return { ...call, type: 'custom_tool_call', input: freeform };
+  return { ...call, type: 'function_call', arguments: JSON.stringify(given) };
 }
 
 // Chat completions: opencode
@@ -242,7 +259,7 @@ function replyCompletions(move: Move, response: ServerResponse, stream: boolean)
   const finish = called ? 'tool_calls' : 'stop';
   const message = called
     ? { role: 'assistant', content: null, tool_calls: [{ index: 0, ...called }] }
-    : { role: 'assistant', content: 'say' in move ? move.say : '' };
+    : { role: 'assistant', content: wordsOf(move) };
   if (!stream) {
     const choices = [{ index: 0, message, finish_reason: finish }];
     return json(response, { ...about, object: 'chat.completion', choices, usage });
@@ -273,7 +290,7 @@ function contentText(response: unknown): string {
 }
 
 function replyContents(move: Move, response: ServerResponse, stream: boolean): void {
-  const part = 'tool' in move ? { functionCall: { name: move.tool, args: move.given } } : { text: move.say };
+  const part = 'tool' in move ? { functionCall: { name: move.tool, args: move.given } } : { text: wordsOf(move) };
   const body = {
     candidates: [{ index: 0, content: { role: 'model', parts: [part] }, finishReason: 'STOP' }],
     usageMetadata: { promptTokenCount: 1, candidatesTokenCount: 1, totalTokenCount: 2 },

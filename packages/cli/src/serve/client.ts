@@ -13,12 +13,15 @@ import { SocketDirectory } from './socket-path.ts';
 import { whereOf } from './location-options.ts';
 
 const ALONE: Outcome = { kind: 'alone', note: null };
+// A server that lives answers within a few milliseconds; one that does not costs a call of its own no more than this.
+const ANSWER_MS = 250;
 
 /**
  * Has a server do the call.
  *
  * @param terminals which of the three standard streams are terminals
  * @param where where the call runs; null for a call that no server takes
+ * @param answerMs how long the server has to answer: longer where nobody else can do the call
  * @returns its exit status; or that nothing was done, so that the call is this process’s own; or that the server was lost on
  *   the way, when nobody can tell how far the command came
  */
@@ -27,6 +30,7 @@ export async function throughServer(
   io: Io,
   terminals: readonly number[],
   where = whereOf(argv),
+  answerMs = ANSWER_MS,
 ): Promise<Outcome> {
   const uid = process.getuid?.();
   const cwd = currentDirectory(io);
@@ -38,21 +42,21 @@ export async function throughServer(
   const workspace = statSync(root, { throwIfNoEntry: false });
   if (!workspace) return ALONE;
   const about = { identity: identity.text, directory: directoryMark(workspace), argv, cwd };
-  return ask(directory, identity, uid, io, JSON.stringify(requestFrom(io, terminals, about)));
+  const request = JSON.stringify(requestFrom(io, terminals, about));
+  return ask(directory, identity, uid, path => converse(path, request, io, answerMs));
 }
 
 async function ask(
   directory: string,
   { socketName }: Identity,
   uid: number,
-  io: Io,
-  request: string,
+  talk: (path: string) => Promise<Outcome>,
 ): Promise<Outcome> {
   const place = SocketDirectory.open(directory, uid);
   if ('unsafe' in place) return refused(place.unsafe);
   using held = place;
   const unsafe = held.whyUnsafe(socketName, uid);
-  return unsafe === null ? await converse(held.path(socketName), request, io) : refused(unsafe);
+  return unsafe === null ? await talk(held.path(socketName)) : refused(unsafe);
 }
 
 // Whoever put it there wants to be handed commands: that is said, whatever else is not.

@@ -21,13 +21,10 @@ export type Outcome =
   /** The server had begun the call, and the connection was lost. */
   | { readonly kind: 'lost' };
 
-// A server that lives answers within a few milliseconds; one that does not costs no more than this.
-const ANSWER_MS = 250;
-
-/** Has the server at a socket do a call. */
-export async function converse(path: string, request: string, io: Io): Promise<Outcome> {
+/** Has the server at a socket do a call, if it answers in time. */
+export async function converse(path: string, request: string, io: Io, answerMs: number): Promise<Outcome> {
   const conversation = new Conversation(connect({ path }), io);
-  return conversation.hold(request);
+  return conversation.hold(request, answerMs);
 }
 
 class Conversation {
@@ -46,9 +43,9 @@ class Conversation {
     this.#io = io;
   }
 
-  async hold(request: string): Promise<Outcome> {
+  async hold(request: string, answerMs: number): Promise<Outcome> {
     const outcome = new Promise<Outcome>(resolve => (this.#settle = resolve));
-    this.#late = setTimeout(() => this.#end('it does not answer'), ANSWER_MS);
+    this.#late = setTimeout(() => this.#end('it does not answer'), answerMs);
     this.#socket.on('error', error => this.#end(error.message));
     this.#socket.on('close', () => this.#end('it hung up'));
     this.#socket.on('data', chunk => this.#hear(chunk));

@@ -61,6 +61,8 @@ function isDueAtOnce({ isHook }: Caller, { value }: ServeSetting): boolean {
 
 const START_MS = 20_000;
 const ASK_MS = 50;
+// One that has just begun on a busy machine.
+const ANSWER_MS = 20_000;
 const STANDARD_STREAMS = [0, 1, 2];
 
 /**
@@ -77,7 +79,7 @@ export async function inBackground(
   const reason = await whyNotUp(call, where, program, setting);
   if (reason !== null) return { reason };
   const terminals = STANDARD_STREAMS.filter(stream => isatty(stream));
-  const outcome = await throughServer(call.before, call.io, terminals, where);
+  const outcome = await throughServer(call.before, call.io, terminals, where, ANSWER_MS);
   if (outcome.kind === 'done') return outcome.status;
   if (setting.value === 'never') return { reason: `sandbox.serve is never (${setting.setBy ?? 'unknown'})` };
   return { reason: outcome.kind === 'alone' ? (outcome.note?.message ?? 'it did not take the call') : 'it ended' };
