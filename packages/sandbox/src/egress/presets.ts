@@ -1,6 +1,7 @@
 // Presets: names for what tasks need of the network, as data. A preset named after an action allows that action and no other.
 
 import { parseHost } from './host-name.ts';
+import { requestsOf } from './repository.ts';
 import type { EgressProtocol, EgressRequests, EgressTreatment } from '../contract/egress.ts';
 
 /** A host of a preset. */
@@ -172,23 +173,12 @@ const REPOSITORY = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,38})\/(?!\.{1,2}$)[A-Za-z0-9._
 
 function push(repository: string): Preset {
   const bare = repository.replace(/\.git$/, '');
-  const paths = [`/${bare}`, `/${bare}.git`];
   return {
     name: `${PUSH}=${repository}`,
     version: 1,
     title: `fetch from and push to one repository of GitHub`,
     risk: 'What is pushed can be read by everybody who can read the repository, and its workflows may run it.',
-    hosts: [
-      inspected(
-        'github.com',
-        paths.flatMap(path => [
-          { methods: ['GET'], path: `${path}/info/refs$` },
-          { methods: ['POST'], path: `${path}/git-upload-pack$` },
-          { methods: ['POST'], path: `${path}/git-receive-pack$` },
-        ]),
-        'github',
-      ),
-    ],
+    hosts: [inspected('github.com', requestsOf(bare, true), 'github')],
   };
 }
 

@@ -1,6 +1,7 @@
-// Repositories of Git over SSH: how a rule names one, what a client inside asks for, and what is run outside. Pure, without Node.
+// Repositories of Git: how a rule names one, over SSH and over HTTPS; what a client inside asks for over SSH, and what is run outside.
+// Pure, without Node.
 
-import type { EgressRule } from '../contract/egress.ts';
+import type { EgressRequests, EgressRule } from '../contract/egress.ts';
 
 /** The service that fetches, as Git names it. */
 export const FETCH = 'git-upload-pack';
@@ -26,6 +27,15 @@ export function parseRepository(text: string): string | null {
   // `~owner` is a directory on some servers, and only as the first part.
   const parts = segments.map((segment, at) => (at === 0 && root === '' ? segment.replace(/^~/, '') : segment));
   return parts.every(part => SEGMENT.test(part) && part !== '.' && part !== '..') ? `${root}${bare}` : null;
+}
+
+/** The requests over HTTPS that fetch from a repository, and push to it: exactly these, with and without `.git`. */
+export function requestsOf(path: string, mayPush: boolean): EgressRequests[] {
+  return [`/${path}`, `/${path}.git`].flatMap(at => [
+    { methods: ['GET'], path: `${at}/info/refs$` },
+    { methods: ['POST'], path: `${at}/${FETCH}$` },
+    ...(mayPush ? [{ methods: ['POST'], path: `${at}/${PUSH}$` }] : []),
+  ]);
 }
 
 /** What a client inside asks for. */

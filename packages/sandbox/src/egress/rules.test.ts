@@ -62,6 +62,18 @@ describe('an entry', () => {
     ['github:push=a/..', 'needs a repository'],
     ['github:push=a/b/c', 'needs a repository'],
     ['npm:install=x', 'takes no value'],
+    ['git:a.example', 'names no repository'],
+    ['git:a.example/', 'names no repository'],
+    ['git:a.example//srv/b', 'names no repository'],
+    ['git:a.example/a/../b', 'names no repository'],
+    ['git:a.example/a/%2e%2e/b', 'names no repository'],
+    ['git:a.example/a/b?c', 'names no repository'],
+    ['git:a.example/*', 'names no repository'],
+    ['git:me@a.example/a/b', 'names no repository'],
+    ['git:*.a.example/a/b', 'names no repository'],
+    ['git:10.0.0.1/a/b', 'IP address'],
+    ['git:host/a/b', 'neither'],
+    ['git:a.example:0/a/b', 'port'],
     ['a'.repeat(301), 'too long'],
   ])('is not %j', (entry, part) => {
     const fault = entryFault(entry);
@@ -99,9 +111,44 @@ describe('a rule', () => {
     ['npm:install', 'registry.npmjs.org', false],
     ['github:read', 'github:push=a/b', false],
     ['api.openai.com', 'openai', false],
+    ['git:a.example/b/c:push', 'git:a.example/b/c', true],
+    ['git:a.example/b/c', 'git:a.example/b/c:push', false],
+    ['git:a.example/b/c', 'git:a.example/b/d', false],
+    ['a.example', 'git:a.example/b/c', true],
+    ['git:a.example/b/c', 'a.example', false],
     ['openai', 'openai', true],
   ])('for %s covers %s: %s', (wider, narrower, is) => {
     expect(covers(first(wider), first(narrower))).toBe(is);
+  });
+
+  it('for a repository over HTTPS allows what git asks for there, and nothing else of the host', () => {
+    const entries = ['git:a.example/b/c', 'git:A.example:443/d/e.git:push', 'git:a.example:8443/~f/g'];
+    const [rule, other] = allow(...entries);
+    expect(allow(...entries).map(({ id, port, mode }) => [id, port, mode])).toEqual([
+      ['allow/git:a.example/b/c+allow/git:a.example/d/e:push', 443, 'inspect'],
+      ['allow/git:a.example:8443/~f/g', 8443, 'inspect'],
+    ]);
+    const may = (method: string, target: string): boolean =>
+      decideRequest(rule!, { method, target, host: 'a.example', port: 443, headers: ['host', 'a.example'] }).allowed;
+    for (const [method, target, is] of [
+      ['GET', '/b/c/info/refs?service=git-upload-pack', true],
+      ['GET', '/b/c.git/info/refs?service=git-upload-pack', true],
+      ['POST', '/b/c.git/git-upload-pack', true],
+      ['POST', '/b/c.git/git-receive-pack', false],
+      ['POST', '/d/e/git-receive-pack', true],
+      ['POST', '/b/d/git-upload-pack', false],
+      ['POST', '/b/c/x/git-upload-pack', false],
+      ['GET', '/b/c', false],
+      ['GET', '/b/c.git/info/lfs/objects/batch', false],
+      ['GET', '/b/c/../d/info/refs', false],
+      ['GET', '/b%2fc/info/refs', false],
+      ['PUT', '/b/c/info/refs', false],
+    ] as const)
+      expect([method, target, may(method, target)]).toEqual([method, target, is]);
+    expect(other?.port).toBe(8443);
+    expect(entryFault('git:a.example/b/c', 'deny')?.reason).toContain('repository');
+    expect(conflictIn(allow('git:a.example/b/c', 'a.example'))).not.toBeNull();
+    expect(allow('git:github.com/b/c', 'github:push=d/e')).toMatchObject([{ credential: 'github' }]);
   });
 
   it('of two lists is the narrower of each two', () => {

@@ -3,7 +3,7 @@
 import type { EgressProtocol, EgressRequests, EgressRule } from '../contract/egress.ts';
 import type { Source } from '../contract/sourced.ts';
 import { HOST_SERVICE, hostCovers, parseHost } from './host-name.ts';
-import { FETCH, PUSH, parseRepository } from './repository.ts';
+import { FETCH, PUSH, parseRepository, requestsOf } from './repository.ts';
 import { presetOf } from './presets.ts';
 
 /** Why an entry of a list is not one, and what to write instead. */
@@ -132,7 +132,7 @@ const PORTS: Readonly<Record<EgressProtocol, number | null>> = { tls: 443, http:
 
 function parseEntry(entry: string, verdict: 'allow' | 'deny'): Parsed {
   const preset = entry.length > MAX_ENTRY ? { fault: 'is too long' } : presetOf(entry);
-  if (preset === null && /^(?:ssh|git\+ssh):/.test(entry)) return repositoryRule(entry, verdict);
+  if (preset === null && /^(?:ssh|git\+ssh|git):/.test(entry)) return repositoryRule(entry, verdict);
   if (preset === null) return shapeFault(entry) ?? hostRule(entry, verdict);
   if ('fault' in preset) return { reason: preset.fault, remedy: '`acode egress presets` lists all presets' };
   return { rules: preset.hosts.map(host => ({ ...host, id: `${preset.name}/${host.host}` })) };
@@ -143,7 +143,11 @@ function shapeFault(entry: string): EntryFault | null {
   const url = /^[a-z][a-z0-9+.-]*:\/\/([^/?#@:]+)/i.exec(entry);
   if (url) return { reason: 'is a URL', remedy: `Write the host alone: ${url[1] ?? ''}` };
   if (/[/?#]/.test(entry))
-    return { reason: 'has a path', remedy: 'Write the host alone; requests are limited by presets only' };
+    return {
+      reason: 'has a path',
+      remedy:
+        'Write the host alone, or git:<host>/<owner>/<repository> for one repository. Presets limit other requests',
+    };
   if (/[\s;]/.test(entry))
     return { reason: 'has white space or a semicolon', remedy: 'Separate entries by commas: allow=npm:install,pypi' };
   if (/[^\u0021-\u007E]/.test(entry))
@@ -169,10 +173,14 @@ function hostRule(entry: string, verdict: 'allow' | 'deny'): Parsed {
 const REPOSITORY_ENTRY = /^ssh:(?:([A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?([^/:@*]+)(?::(\d{1,5}))?\/(.+?)(:push)?$/;
 const REPOSITORY_FORM =
   'Write ssh:git@<host>/<owner>/<repository> to fetch from one repository, with :push at its end to push as well';
+const OVER_HTTPS = /^git:([^/:@*]+)(?::(\d{1,5}))?\/([^/].*?)(:push)?$/;
+const HTTPS_FORM =
+  'Write git:<host>/<owner>/<repository> to fetch from one repository over HTTPS, with :push at its end to push as well';
 
 function repositoryRule(entry: string, verdict: 'allow' | 'deny'): Parsed {
   if (verdict === 'deny')
     return { reason: 'denies a repository', remedy: 'Deny the host, with its port if you want: github.com:22' };
+  if (entry.startsWith('git:')) return overHttps(entry);
   const [, login = 'git', name = '', number = '22', path = '', push] = REPOSITORY_ENTRY.exec(entry) ?? [];
   const repository = parseRepository(path);
   if (repository === null) return { reason: 'names no repository', remedy: REPOSITORY_FORM };
@@ -188,6 +196,21 @@ function repositoryOf(
   const id = `allow/ssh:${login}@${host}${port === 22 ? '' : `:${port}`}/${repository}${push}`;
   const requests = [{ methods: push === '' ? [FETCH] : [FETCH, PUSH], path: `${login}@${repository}` }];
   return { rules: [{ id, host, port, protocol: 'ssh', mode: 'pass', requests }] };
+}
+
+// The connection is inspected, as that of a preset: a host that is let through would take any path.
+function overHttps(entry: string): Parsed {
+  const [, name = '', number = '443', path = '', push = ''] = OVER_HTTPS.exec(entry) ?? [];
+  const repository = parseRepository(path);
+  if (repository === null) return { reason: 'names no repository', remedy: HTTPS_FORM };
+  const fault = nameFault(name);
+  if (fault) return fault;
+  const [host, port] = [name.toLowerCase(), Number(number)];
+  if (!isPort(port)) return { reason: 'has a port that is none', remedy: 'Ports are 1 to 65535' };
+  const id = `allow/git:${host}${port === PORTS.tls ? '' : `:${port}`}/${repository}${push}`;
+  return {
+    rules: [{ id, host, port, protocol: 'tls', mode: 'inspect', requests: requestsOf(repository, push !== '') }],
+  };
 }
 
 function protocolOf(scheme: string | undefined): EgressProtocol {
