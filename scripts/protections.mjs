@@ -1523,7 +1523,44 @@ export const PROTECTIONS = [
       '= risksOfCommits(checked, workspace);',
       '= risksOfCommits({ ...checked, changes: [] }, workspace);',
     ],
-    [['forks/branch.test.ts', 'is what was committed inside']],
+    [
+      ['forks/branch.test.ts', 'is what was committed inside'],
+      ['forks/branch.test.ts', 'is nothing of any attack'],
+    ],
+  ),
+  one(
+    'the copy of a file in the base of a fork is not compared with its digest',
+    [`${FORK}/base-copies.ts`, '  if (digestOf(whole) !== shared.sha256) return null;\n', ''],
+    [[`${FORK}/base-copies.test.ts`, 'is none any more where']],
+  ),
+  one(
+    'the base of a fork relies on files that a sandbox goes on writing',
+    [
+      `${FORK}/base.ts`,
+      'if (!layerHasFile || this.#layer.isLive === true) return null;',
+      'if (!layerHasFile) return null;',
+    ],
+    [[`${FORK}/diff.test.ts`, 'takes little space']],
+  ),
+  one(
+    'allow-list: a repository over HTTPS stands for its whole host',
+    [
+      `${EGRESS}/rules.ts`,
+      'requests: requestsOf(repository, push',
+      "requests: [{ methods: ['GET', 'POST'], path: '/' }] ?? requestsOf(repository, push",
+    ],
+    [
+      [`${EGRESS}/rules.test.ts`, 'for a repository over HTTPS'],
+      ['egress/git-https.test.ts', 'clones, fetches and pushes'],
+    ],
+  ),
+  one(
+    'allow-list: a repository over HTTPS that is listed to be read can be pushed to',
+    [`${EGRESS}/rules.ts`, "requestsOf(repository, push !== '')", 'requestsOf(repository, true)'],
+    [
+      [`${EGRESS}/rules.test.ts`, 'for a repository over HTTPS'],
+      ['egress/git-https.test.ts', 'does not push'],
+    ],
   ),
   one(
     'allow-list: a host without a rule is let through',

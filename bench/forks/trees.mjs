@@ -264,8 +264,13 @@ export async function parallel({ context, place, figure, rounds: asked }) {
  */
 export async function diskOfFork({ context, place, figure }) {
   const workspace = context.directory('disk');
-  for (let file = 0; file < 200; file += 1)
-    writeFileSync(join(workspace, `file${file}`), Buffer.alloc(64 * 1024, file));
+  // Lines that differ, as those of sources do.
+  for (let file = 0; file < 200; file += 1) {
+    const lines = Array.from({ length: 2048 }, (_, line) =>
+      `${String(line).padStart(6)} of file ${file}`.padEnd(31, '.'),
+    );
+    writeFileSync(join(workspace, `file${file}`), `${lines.join('\n')}\n`);
+  }
   Object.assign(process.env, context.environment());
   const store = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
   const host = await context.acode(place, { options: { workspace } });
@@ -273,7 +278,8 @@ export async function diskOfFork({ context, place, figure }) {
     `for n in $(seq ${names}); do ${work}; done`;
   const scripts = {
     'adds 100 files of 64 KiB': each('100', 'head -c 65536 /dev/urandom > new$n'),
-    'changes 100 files of 64 KiB': each('0 99', 'echo x >> file$n'),
+    'changes 100 files of 64 KiB': each('0 99', "sed -i -e '5s/of/OF/' -e '1500s/of/OF/' file$n; echo x >> file$n"),
+    'replaces 100 files of 64 KiB': each('0 99', 'head -c 65536 /dev/urandom > file$n'),
     'deletes 50 files': each('150 199', 'rm file$n'),
   };
   try {
@@ -284,7 +290,8 @@ export async function diskOfFork({ context, place, figure }) {
       const written = changes.reduce((sum, { bytes }) => sum + (bytes?.after ?? 0), 0);
       const more = (usage(store) - written) / MIB;
       const [id = ''] = readdirSync(store).filter(entry => entry.length === 8);
-      const copies = usage(join(store, id, 'base')) / MIB;
+      const layer = new Set(inodesIn(join(store, id)));
+      const copies = usage(join(store, id, 'base'), layer) / MIB;
       figure(
         `disk of a fork that ${name}: changed bytes and ${more.toFixed(2)} MiB, of which ${copies.toFixed(2)} keep for a merge what was there before (asked ≤ 1: ${met(more, 1)})`,
       );
@@ -296,21 +303,36 @@ export async function diskOfFork({ context, place, figure }) {
 }
 
 /**
- * Disk space in bytes, as the file system counts it.
+ * Disk space in bytes, as the file system counts it: a file with several names once.
  *
  * @param {string} path
+ * @param {Set<number>} [counted] The inode numbers of files that were counted.
  * @returns {number}
  */
-export function usage(path) {
+export function usage(path, counted = new Set()) {
   const found = lstatSync(path);
-  const own = found.blocks * BLOCK_BYTES;
+  const own = counted.has(found.ino) ? 0 : found.blocks * BLOCK_BYTES;
+  if (found.nlink > 1) counted.add(found.ino);
   if (!found.isDirectory()) return own;
   try {
-    return readdirSync(path).reduce((sum, name) => sum + usage(join(path, name)), own);
+    return readdirSync(path).reduce((sum, name) => sum + usage(join(path, name), counted), own);
   } catch {
     // The kernel’s own directory, which is empty or has one entry.
     return own;
   }
+}
+
+/**
+ * The inode numbers of the files of a fork’s layers.
+ *
+ * @param {string} fork
+ */
+function inodesIn(fork) {
+  const layers = readdirSync(fork).filter(name => /^\d+$/.test(name));
+  const files = layers.flatMap(layer =>
+    readdirSync(join(fork, layer), { withFileTypes: true }).filter(entry => entry.isFile()),
+  );
+  return files.map(({ parentPath, name }) => lstatSync(join(parentPath, name)).ino);
 }
 
 const DELETED = 10_000;

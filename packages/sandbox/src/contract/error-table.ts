@@ -14,6 +14,11 @@ function wayOut(way: 'apply' | 'patch' | 'branch'): { readonly done: string; rea
   return { done: 'applied', command: 'apply' };
 }
 
+// A path as a shell takes it.
+function typed(path = ''): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", String.raw`'\''`)}'`;
+}
+
 // What helps where the machine itself has run out of something: nothing is wrong with the command or its policy.
 const LESS = 'Let other commands (`acode sandbox list`) or programs end first';
 const SHORTAGE_HINTS: Readonly<Partial<Record<string, string>>> = {
@@ -862,6 +867,19 @@ const ROWS = {
         : 'The workspace may have some of the changes. Remove the cause, then finish with `acode fork apply --resume` or undo with `acode fork apply --rollback`.',
     exit: 125,
     example: { workspace: '/home/me/project', reason: 'no space left on the disk', state: 'unchanged' },
+  }),
+  'ACODE-FRK-022': entry<{ workspace: string; directory?: string; earlier?: string }>({
+    title: 'leftover of an interrupted apply',
+    message: c =>
+      c.earlier === undefined
+        ? `${c.directory} has files of yours that an interrupted apply had replaced, and no journal says where they belong.`
+        : `An apply to this directory was interrupted when its name was ${c.earlier}: it may have some of the changes.`,
+    hint: c =>
+      c.earlier === undefined
+        ? `Move away what you need of ${c.directory}/old, then type \`rm -r ${typed(c.directory)}\`.`
+        : `Type \`mv ${typed(c.workspace)} ${typed(c.earlier)}\`, and there \`acode fork apply --resume\` to finish it or \`acode fork apply --rollback\` to undo it.`,
+    exit: 125,
+    example: { workspace: '/home/me/project', directory: '/home/me/project/.acode-apply' },
   }),
   'ACODE-FRK-014': entry<{ workspace: string; reason: string }>({
     title: 'apply is not possible here',

@@ -39,7 +39,7 @@ export async function atRest<Value>(
   try {
     if (container.state === 'running') await engine.freeze(container.containerId, 'pause', signal);
     const record = recordOf(store, id);
-    await keepBase(host, store, record);
+    await keepBase(host, store, record, true);
     store.touch(id);
     return await work({ record: recordOf(store, id), isLive: true });
   } finally {

@@ -18,6 +18,7 @@ import { inTime } from '../isolation/waiting.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
+import { hasLeftover } from '../workspace/fork/leftover.ts';
 import type { ForkRecord, LinkedRepository } from '../workspace/fork/record.ts';
 import type { ForkStore, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
@@ -296,9 +297,13 @@ interface ForkedMounts {
 
 // Notes about an interrupted apply, of which a command may see half. It is rare, so the journal is loaded only if there is one.
 async function pendingNotes({ directories }: ForkHost, workspace: string): Promise<string[]> {
-  if (!existsSync(join(directories.state, 'applies'))) return [];
+  const isLeft = hasLeftover(workspace);
+  if (!isLeft && !existsSync(join(directories.state, 'applies'))) return [];
   const { ApplyPlace } = await import('../workspace/fork/journal.ts');
-  const pending = new ApplyPlace(directories.state, workspace).pending();
+  const place = new ApplyPlace(directories.state, workspace);
+  const pending = place.pending();
+  const left = isLeft && !pending ? place.leftover() : null;
+  if (left) return [`${left.message} ${left.hint}`];
   if (!pending) return [];
   return [
     `An apply of fork ${pending.forkId} to this workspace was interrupted, and commands may see some of its changes: finish it with \`acode fork apply --resume\`, or undo it with \`acode fork apply --rollback\`.`,
@@ -639,7 +644,7 @@ async function endLayer(host: ForkHost, id: string, isInterrupted: boolean): Pro
 }
 
 /** Records the base of the layer that is being written: what the workspace had at the paths that its command changed. */
-export async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord): Promise<void> {
+export async function keepBase(host: ForkHost, store: ForkStore, record: ForkRecord, isLive = false): Promise<void> {
   const { id, active } = record;
   if (!active) return;
   const layers = store.layersOf(record);
@@ -648,7 +653,7 @@ export async function keepBase(host: ForkHost, store: ForkStore, record: ForkRec
     using stack = await LayerStack.open(layers, { scratch: store.pathOf(id), signal });
     const index = layers.uppers.length - 1;
     const directory = store.baseOf(id);
-    await recordBase(stack, { index, number: active.layer, startedMs: active.at, directory, signal });
+    await recordBase(stack, { index, number: active.layer, startedMs: active.at, directory, signal, isLive });
   } catch (error) {
     // Without it, a diff compares with the workspace as it is, and a file that changed there since is a conflict.
     host.telemetry.log('warn', 'what a fork began with could not be kept', { fork: id, reason: String(error) });

@@ -193,7 +193,7 @@ async function ended(
   using root = OpenDirectory.openWorkspace(options.workspace);
   return await place.locked(async () => {
     const found = place.read(root);
-    if (!found) throw new AcodeError('ACODE-FRK-012', { workspace: options.workspace });
+    if (!found) throw place.leftover() ?? new AcodeError('ACODE-FRK-012', { workspace: options.workspace });
     const { journal, outcome } = found;
     using area = found.area;
     if (outcome === null)

@@ -13,7 +13,6 @@ import {
   openSync,
   readFileSync,
   readSync,
-  unlinkSync,
   writeSync,
 } from 'node:fs';
 import type { Stats } from 'node:fs';
@@ -21,8 +20,9 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { ForkEntryKind } from '../../contract/fork.ts';
-import { codeOf } from '../../contract/system-error.ts';
 import { bytes } from '../directory-look.ts';
+import { hasCopy, linkCopy, removeCopy, sharedSchema, storeShared, storedBytes, writeAll } from './base-copies.ts';
+import type { BaseCopy } from './base-copies.ts';
 import { FileTimes, hasReliableTimes } from '../file-times.ts';
 import { kindOf, modeOf, pathIn, sliced, split } from './layers.ts';
 import type { LayerStack } from './layers.ts';
@@ -56,6 +56,8 @@ const recordSchema = z.strictObject({
   identity: z.string().optional(),
   /** Number of the copy of its content. */
   copy: z.int().optional(),
+  /** What of the copy is that of the fork’s own file; absent for a whole copy. */
+  shared: sharedSchema.optional(),
   /** The fork removed everything below; what is there has no records of its own. */
   deep: z.literal(true).optional(),
 });
@@ -75,7 +77,7 @@ export interface BaseEntry {
   /** Target of a link, a byte string. */
   readonly link: string | null;
   /** Where its content is: in the workspace still, in a file of the base, or nowhere. */
-  readonly content: 'workspace' | { readonly copy: string } | 'nowhere';
+  readonly content: 'workspace' | { readonly copy: BaseCopy } | 'nowhere';
   /** Whether the workspace may have had something else when the fork first changed it. */
   readonly isUnknown: boolean;
 }
@@ -150,11 +152,10 @@ export class ForkBase {
     };
   }
 
-  #contentOf({ copy, size, identity }: BaseRecord, host: Stats | null): BaseEntry['content'] {
-    if (copy !== undefined) {
-      const path = join(this.directory, String(copy));
-      // A power cut can leave the record of a copy and not its bytes.
-      if (lstatSync(path, { throwIfNoEntry: false })?.size === size) return { copy: path };
+  #contentOf({ copy: number, size = 0, shared, identity }: BaseRecord, host: Stats | null): BaseEntry['content'] {
+    if (number !== undefined) {
+      const copy = { directory: this.directory, number, size, shared };
+      if (hasCopy(copy)) return { copy };
     }
     return host && identity === identityOf(host) ? 'workspace' : 'nowhere';
   }
@@ -207,7 +208,7 @@ export class ForkBase {
     this.records.set(record.path, record);
     if (record.copy === undefined) return;
     this.copies = Math.max(this.copies, record.copy);
-    this.bytes += record.size ?? 0;
+    this.bytes += storedBytes(record.size ?? 0, record.shared);
   }
 }
 
@@ -255,6 +256,8 @@ export interface RecordedLayer {
   /** Directory of the base. */
   readonly directory: string;
   readonly signal: AbortSignal;
+  /** Whether a sandbox goes on writing it, so that its files are not what they will be. */
+  readonly isLive?: boolean;
   readonly limits?: BaseLimits;
 }
 
@@ -292,17 +295,8 @@ export async function forgetBase(directory: string, fromLayer: number): Promise<
  */
 export async function copyBase(from: string, to: string, beforeLayer: number): Promise<void> {
   const lines = linesOf(join(from, INDEX)).filter(line => layerOf(line) < beforeLayer);
-  for (const line of lines) if ('path' in line && line.copy !== undefined) linkCopy(from, to, String(line.copy));
+  for (const line of lines) if ('path' in line && line.copy !== undefined) linkCopy(from, to, line.copy);
   await writeFile(join(to, INDEX), lines.map(line => `${JSON.stringify(line)}\n`).join(''), { mode: 0o600 });
-}
-
-// A power cut can leave the record of a copy and not the copy, which a diff notices.
-function linkCopy(from: string, to: string, copy: string): void {
-  try {
-    linkSync(join(from, copy), join(to, copy));
-  } catch (error) {
-    if (!['ENOENT', 'EEXIST'].includes(codeOf(error))) throw error;
-  }
 }
 
 function layerOf(line: z.infer<typeof lineSchema>): number {
@@ -348,7 +342,7 @@ export function settleBase(directory: string, { workspace, paths, layer, atMs, i
   const index = openSync(join(directory, INDEX), APPENDED, 0o600);
   try {
     endLine(index);
-    writeAll(index, lines.join(''));
+    writeAll(index, Buffer.from(lines.join('')));
   } finally {
     closeSync(index);
   }
@@ -379,19 +373,6 @@ function settledRecord(
   if (isLive) copyFileSync(bytes(file), to, constants.COPYFILE_EXCL);
   else linkSync(bytes(file), to);
   return { ...about, size, copy };
-}
-
-function writeAll(file: number, text: string): void {
-  const pending = Buffer.from(text);
-  for (let at = 0; at < pending.length;) at += writeSync(file, pending, at);
-}
-
-function removeCopy(directory: string, copy: number): void {
-  try {
-    unlinkSync(join(directory, String(copy)));
-  } catch (error) {
-    if (codeOf(error) !== 'ENOENT') throw error;
-  }
 }
 
 interface Course {
@@ -487,7 +468,7 @@ class Recording implements Disposable {
   }
 
   // What is recorded of an entry besides; null where it changed meanwhile.
-  *#contentOf(met: Met): Generator<null, { link?: string; size?: number; copy?: number } | null> {
+  *#contentOf(met: Met): Generator<null, Pick<BaseRecord, 'link' | 'size' | 'copy' | 'shared'> | null> {
     const { directory, name } = split(met.path);
     const { size } = met.host;
     if (met.host.isSymbolicLink()) {
@@ -495,9 +476,9 @@ class Recording implements Disposable {
       return link === null ? null : { link };
     }
     if (!met.host.isFile()) return {};
-    const copy = this.#needsCopy(met) ? yield* this.#copy(directory, name, met.host) : null;
+    const copy = this.#needsCopy(met) ? yield* this.#copy(met, directory, name) : null;
     if (copy === 'changed') return null;
-    return copy === null ? { size } : { size, copy };
+    return { size, ...copy };
   }
 
   // A removed file is compared by what it was, never merged: that needs no copy.
@@ -509,26 +490,48 @@ class Recording implements Disposable {
     return this.#recorded < this.#limits.records && this.#base.bytes + size <= this.#limits.totalBytes;
   }
 
-  // The number of the copy; null where it cannot be read.
-  *#copy(directory: string, name: string, host: Stats): Generator<null, number | 'changed' | null> {
+  // The copy; null where it cannot be read.
+  *#copy(
+    met: Met,
+    directory: string,
+    name: string,
+  ): Generator<null, Pick<BaseRecord, 'copy' | 'shared'> | 'changed' | null> {
+    const { host } = met;
     const from = this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name);
     if (from === null) return null;
     const copy = this.#base.copies + 1;
+    const top = this.#layer.directory;
     try {
       if (identityOf(fstatSync(from)) !== identityOf(host)) return 'changed';
       // One that an interrupted undo left may be a file of another fork’s base too.
-      removeCopy(this.#layer.directory, copy);
-      const to = openSync(join(this.#layer.directory, String(copy)), NEW_FILE, 0o600);
-      try {
-        yield* copyBytes(from, to, host.size);
-      } finally {
-        closeSync(to);
-      }
-      if (identityOf(fstatSync(from)) === identityOf(host)) return copy;
-      removeCopy(this.#layer.directory, copy);
+      removeCopy(top, copy);
+      const shared = this.#shared(met, from, copy);
+      if (shared === null) yield* copyWhole(from, join(top, String(copy)), host.size);
+      if (identityOf(fstatSync(from)) === identityOf(host)) return { copy, ...(shared ? { shared } : {}) };
+      removeCopy(top, copy);
       return 'changed';
     } finally {
       closeSync(from);
+    }
+  }
+
+  // A copy by what the layer’s own file lacks; null where that saves nothing, or where the file is not yet what it will be.
+  #shared({ path, host, layerHasFile }: Met, from: number, number: number): ReturnType<typeof storeShared> {
+    if (!layerHasFile || this.#layer.isLive === true) return null;
+    const upper = this.#stack.upper(this.#layer.index);
+    const { directory, name } = split(path);
+    const file = this.#stack.files.openFile(pathIn(upper, directory), name);
+    if (file === null) return null;
+    try {
+      if (fstatSync(file).size > this.#limits.fileBytes) return null;
+      const content = Buffer.alloc(host.size);
+      let done = 0;
+      for (let read = -1; read !== 0 && done < content.length; done += read)
+        read = readSync(from, content, done, content.length - done, done);
+      const own = { file, path: bytes(pathIn(upper, path)) };
+      return done === content.length ? storeShared({ directory: this.#layer.directory, number }, content, own) : null;
+    } finally {
+      closeSync(file);
     }
   }
 
@@ -551,7 +554,7 @@ class Recording implements Disposable {
   }
 
   #flush(): void {
-    writeAll(this.#index, this.#pending);
+    writeAll(this.#index, Buffer.from(this.#pending));
     this.#pending = '';
   }
 
@@ -576,14 +579,19 @@ function endLine(index: number): void {
   if (fstatSync(index).size > 0) writeSync(index, '\n');
 }
 
-function* copyBytes(from: number, to: number, size: number): Generator<null> {
-  const buffer = Buffer.allocUnsafe(Math.min(CHUNK, Math.max(size, 1)));
-  for (let left = size; left > 0;) {
-    const read = readSync(from, buffer, 0, Math.min(buffer.length, left), null);
-    if (read === 0) return;
-    for (let at = 0; at < read;) at += writeSync(to, buffer, at, read - at);
-    left -= read;
-    yield null;
+function* copyWhole(from: number, path: string, size: number): Generator<null> {
+  const to = openSync(path, NEW_FILE, 0o600);
+  try {
+    const buffer = Buffer.allocUnsafe(Math.min(CHUNK, Math.max(size, 1)));
+    for (let at = 0; at < size;) {
+      const read = readSync(from, buffer, 0, Math.min(buffer.length, size - at), at);
+      if (read === 0) return;
+      writeAll(to, buffer.subarray(0, read));
+      at += read;
+      yield null;
+    }
+  } finally {
+    closeSync(to);
   }
 }
 

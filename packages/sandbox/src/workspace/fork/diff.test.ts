@@ -7,6 +7,7 @@ import {
   mkdirSync,
   readFileSync,
   readdirSync,
+  rmSync,
   symlinkSync,
   truncateSync,
   utimesSync,
@@ -73,7 +74,11 @@ async function brief(asked?: Asked): Promise<string[]> {
   return (await changes(asked)).map(({ path, change, kind }) => `${change} ${kind} ${path}`);
 }
 
-async function record(index: number, startedMs: number, limits?: BaseLimits): Promise<BaseReport> {
+async function record(
+  index: number,
+  startedMs: number,
+  { isLive = false, ...limits }: Partial<BaseLimits> & { isLive?: boolean } = {},
+): Promise<BaseReport> {
   const uppers = ['1', '2'].slice(0, index + 1).map(upper => join(home, upper));
   using stack = await LayerStack.open({ workspace, uppers, masked: [] }, { scratch: home, signal });
   return recordBase(stack, {
@@ -82,7 +87,8 @@ async function record(index: number, startedMs: number, limits?: BaseLimits): Pr
     startedMs,
     directory: join(home, 'base'),
     signal,
-    ...(limits ? { limits } : {}),
+    isLive,
+    ...(limits.records === undefined ? {} : { limits: limits as BaseLimits }),
   });
 }
 
@@ -364,6 +370,42 @@ describe('the base of a fork', () => {
       ['b', undefined],
       ['c', true],
     ]);
+  });
+
+  it('takes little space where most of a file stays, and is the whole file where a sandbox goes on writing', async () => {
+    const lines = Array.from({ length: 4000 }, (_, line) => `line ${line}\n`);
+    const files = Array.from({ length: 20 }, (_, at) => [`f${at}`, `${at}\n${lines.join('')}`] as const);
+    write('w', Object.fromEntries(files));
+    const started = await later();
+    write(
+      '1',
+      Object.fromEntries(files.map(([name, text]) => [name, `${text.replace('line 2000', 'changed')}more\n`])),
+    );
+    await record(0, started);
+    const stored = (): number =>
+      readdirSync(join(home, 'base'))
+        .filter(name => !name.endsWith('.own'))
+        .reduce((sum, name) => sum + lstatSync(join(home, 'base', name)).size, 0);
+    expect(stored()).toBeLessThan(20_000 * files.length);
+    await later();
+    write('w', Object.fromEntries(files.map(([name]) => [name, 'host'])));
+    const contents = async (): Promise<(string | undefined)[]> =>
+      Promise.all(
+        (await entries({ base: true })).map(async entry => {
+          await using base = await entry.openBase();
+          return base?.readFile('utf8');
+        }),
+      );
+    const wanted = [...files].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, text]) => text);
+    expect(await contents()).toEqual(wanted);
+    // What a live layer has now is not what it will have.
+    rmSync(join(home, 'base'), { recursive: true });
+    mkdirSync(join(home, 'base'));
+    write('w', Object.fromEntries(files));
+    await record(0, (await later()) + 1, { isLive: true });
+    expect(readdirSync(join(home, 'base')).filter(name => name.endsWith('.own'))).toEqual([]);
+    write('1', Object.fromEntries(files.map(([name]) => [name, 'written later'])));
+    expect(await contents()).toEqual(wanted);
   });
 
   it('survives half a line', async () => {

@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import type { Hash } from 'node:crypto';
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, readSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import { constants, open } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
@@ -15,6 +15,7 @@ import type {
   ForkSides,
   WorkspaceDiff,
 } from '../../contract/fork.ts';
+import { openCopy } from './base-copies.ts';
 import { BASE_ROOT, ForkBase } from './base.ts';
 import type { BaseBelow, BaseEntry } from './base.ts';
 import { LayerStack, kindOf, modeOf, pathIn, shown, sliced, split } from './layers.ts';
@@ -55,7 +56,6 @@ const BINARY_BYTES = 8000;
 const SECTOR = 512;
 // Reading a hole costs as much as reading data, and one of any size takes no space to make.
 const MAX_HOLE_BYTES = 1024 ** 3;
-const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 /** The changes of a fork. They are found while they are read, once; afterwards there is a summary. */
 export class ForkDiff implements AsyncIterable<ForkDiffEntry>, Disposable {
@@ -327,7 +327,7 @@ class DiffWalk {
     const file =
       content === 'workspace'
         ? this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name)
-        : openSync(content.copy, FILE_FLAGS);
+        : openCopy(content.copy);
     if (file === null) return null;
     const stats = fstatSync(file);
     if (stats.isFile() && this.#mayRead(stats)) return file;
@@ -348,9 +348,11 @@ class DiffWalk {
 
   async #openBase(path: string, before: BaseEntry | null): Promise<FileHandle | null> {
     if (before?.kind !== 'file' || before.isUnknown || before.content === 'nowhere') return null;
-    if (before.content !== 'workspace') return open(before.content.copy, FILE_FLAGS);
     const { directory, name } = split(path);
-    const file = this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name);
+    const file =
+      before.content === 'workspace'
+        ? this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name)
+        : openCopy(before.content.copy);
     return file === null ? null : handleOf(file);
   }
 }

@@ -26,6 +26,7 @@ import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
 import { releaseLock, takeLock, thisHolder } from '../../lifecycle/lock.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { APPLY_AREA } from '../protected-paths.ts';
+import { leftoverOf } from './leftover.ts';
 import { OpenDirectory, openBelow } from './tree.ts';
 
 const MAX_BYTES = 400 * 1024 ** 2;
@@ -132,11 +133,13 @@ export class ApplyPlace {
     const area = ApplyArea.make(kind === 'state' ? own : root, kind);
     if (area.removeStaged()) return area;
     area[Symbol.dispose]();
-    throw new AcodeError('ACODE-FRK-013', {
-      workspace: this.workspace,
-      reason: `${kind === 'state' ? join(this.#directory, AREA) : APPLY_AREA} has files that an interrupted apply replaced, and its journal is not there: was the directory renamed since? Then give it its earlier name, or move the files away`,
-      state: 'interrupted',
-    });
+    const directory = kind === 'state' ? join(this.#directory, AREA) : join(this.workspace, APPLY_AREA);
+    throw this.leftover() ?? new AcodeError('ACODE-FRK-022', { workspace: this.workspace, directory });
+  }
+
+  /** What to say where files of an interrupted apply are left and no journal; null where there are none. */
+  leftover(): AcodeError<'ACODE-FRK-022'> | null {
+    return existsSync(join(this.#directory, JOURNAL)) ? null : leftoverOf(this.workspace, this.#directory);
   }
 
   /** Writes the journal. From here on the apply is finished or undone, whatever happens to this process. */
