@@ -54,7 +54,7 @@ export async function review(call: Call, named: string | undefined, form: Review
   const consent =
     form.acceptRisk === undefined && form.protected === undefined
       ? null
-      : await consentTo(call, form, `Make the branch of task ${task}?`);
+      : await consentTo(call, form, 'Accepting risky changes', `Make the branch of task ${task}?`);
   if (consent === 'no') return NOT_DONE;
   return call.withHost(async acode => {
     const reviewing = { acode, store, id: record.id, task, signal };
@@ -75,15 +75,13 @@ export async function review(call: Call, named: string | undefined, form: Review
 async function consentTo(
   call: Call,
   { acceptRisk, yes }: Pick<ReviewForm, 'acceptRisk' | 'yes'>,
+  what: string,
   question: string,
 ): Promise<ForkConsent | 'no'> {
   const accepted = acceptedRisk(acceptRisk);
   if (yes) return { acceptRisk: accepted, consent: consentBy('option') };
   if (!canAsk(call.io) || call.options.json)
-    throw new UsageError(
-      'Accepting risky changes needs the consent of a person, and there is no terminal to ask at.',
-      NOBODY_TO_ASK,
-    );
+    throw new UsageError(`${what} needs the consent of a person, and there is no terminal to ask at.`, NOBODY_TO_ASK);
   return (await ask(call.io, `acode: ${question}`, call.interruption.signal))
     ? { acceptRisk: accepted, consent: consentBy('terminal') }
     : 'no';
@@ -150,7 +148,7 @@ export async function merge(call: Call, form: MergeForm): Promise<number> {
   const record = store.find((await call.place()).root, form.swarm);
   const consent = form.check
     ? null
-    : await consentTo(call, form, `Merge the branches of swarm ${record.id.slice(0, 8)}?`);
+    : await consentTo(call, form, 'Merging', `Merge the branches of swarm ${record.id.slice(0, 8)}?`);
   if (consent === 'no') return NOT_DONE;
   const protectedPaths = form.protected ? await pathsInside(call, form.protected) : null;
   const report = await call.withHost(acode =>

@@ -6,6 +6,7 @@ import type { SwarmOptions, SwarmPlan, SwarmRecord, SwarmStore, TaskRecord } fro
 import { formatBytes } from '@acode/sandbox';
 import type { Call } from '../call.ts';
 import { NOBODY_TO_ASK } from '../consent.ts';
+import { renderFailure, reportOn } from '../failure/report.ts';
 import { UsageError } from '../failure/usage.ts';
 import { ask, canAsk } from '../terminal/ask.ts';
 import type { Look } from '../terminal/look.ts';
@@ -37,6 +38,8 @@ export interface RunForm {
 
 const NOT_RUN = 1;
 const GONE = 125;
+// The orchestrator writes no more of its failure than what is said of it.
+const NO_CIRCUMSTANCES = { context: {}, correlationId: null, causes: [], exitStatus: GONE };
 
 /** Plans a swarm, and runs it. */
 export async function runSwarm(call: Call, files: readonly string[], form: RunForm): Promise<number> {
@@ -200,9 +203,10 @@ async function concluded(
     throw swarmError('ACODE-SWM-009', { swarm: short, reason: 'it ended before its tasks' });
   }
   if (last['event'] === 'swarm-failed') {
-    await call.say(
-      `acode: ${oneLine(String(last['detail']))}\n${typeof last['hint'] === 'string' ? `${oneLine(last['hint'])}\n` : ''}`,
-    );
+    const said = (name: string): string => (typeof last[name] === 'string' ? oneLine(last[name]) : '');
+    const known = { ...NO_CIRCUMSTANCES, code: said('code'), message: said('detail'), hint: said('hint') };
+    const report = known.code === '' ? reportOn(new Error(known.message)) : known;
+    await call.say(renderFailure(report, call.errorLook, false));
     return GONE;
   }
   if (!call.options.json) await call.stdout.write(renderSwarm(record, call.look), call.interruption.signal);
