@@ -1937,6 +1937,29 @@ export const PROTECTIONS = [
     [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],
   ),
   one(
+    'swarm: a program of the workspace is told of events',
+    [
+      'packages/swarm/src/settings.ts',
+      "if (fault !== null) throw swarmError('ACODE-SWM-011', { file, reason: fault });",
+      "if (fault === '') throw swarmError('ACODE-SWM-011', { file, reason: fault });",
+    ],
+    [['packages/swarm/src/attention.test.ts', 'are refused where they are not the user']],
+  ),
+  one(
+    'swarm: text of a task drives the terminal of who is told',
+    ['packages/swarm/src/notify.ts', 'detail: plainText(task.detail),', 'detail: task.detail,'],
+    [['swarm/attention.test.ts', 'are shown and told of']],
+  ),
+  one(
+    'swarm: keys are in the environment of the program that is told',
+    [
+      'packages/swarm/src/notify.ts',
+      '    this.#env = Object.fromEntries(\n      VARIABLES.flatMap(',
+      '    this.#env = Object.fromEntries(\n      Object.keys(env).flatMap(',
+    ],
+    [['packages/swarm/src/attention.test.ts', 'is told by a program']],
+  ),
+  one(
     'fleet: a signed task can be played again when its result is forgotten',
     [`${FLEET}/worker/admission.ts`, 'if (age > MAX_AGE_MS || age < -MAX_AHEAD_MS)', 'if (age === 0)'],
     [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],

@@ -73,6 +73,7 @@ function requestFor(task: TaskRecord, { swarmId, base, merge }: TaskStart, agent
         command: [...(agent?.command ?? task.command)],
         ...(agent?.resume ? { resume: [...agent.resume] } : {}),
         attempts: task.attempts,
+        ...(task.keepChanges ? { keep: true } : {}),
       },
     },
   };

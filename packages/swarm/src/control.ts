@@ -10,7 +10,7 @@ const MAX_BYTES = 64 * 1024;
 const ANSWER_MS = 10_000;
 
 const requestSchema = z.strictObject({
-  op: z.enum(['ping', 'stop', 'pause', 'continue', 'retry']),
+  op: z.enum(['ping', 'stop', 'pause', 'continue', 'retry', 'attach']),
   task: z.string().optional(),
 });
 

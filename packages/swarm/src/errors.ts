@@ -95,6 +95,13 @@ export const SWARM_ERRORS = defineErrors({
     exit: 125,
     example: { needed: '16 GiB of memory and 8 CPUs', available: '8 GiB and 4 CPUs', slots: 4 },
   }),
+  'ACODE-SWM-011': errorEntry<{ file: string; reason: string }>({
+    title: 'settings of swarms cannot be used',
+    message: c => `${c.file} ${c.reason}.`,
+    hint: () => 'Correct it; docs/swarm.md describes it. It has to be a file that only you can write.',
+    exit: 125,
+    example: { file: '/home/me/.config/acode/swarm.yml', reason: 'has a notify.command of the workspace' },
+  }),
 });
 
 /** Makes an error of swarms. */

@@ -3,6 +3,7 @@
 import type { Acode, AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import type { AgentSurroundings } from './agents.ts';
+import { AttentionWatch } from './attention.ts';
 import { attempt } from './attempt.ts';
 import type { AttemptEnd } from './attempt.ts';
 import { bringBack } from './branches.ts';
@@ -10,12 +11,16 @@ import { listen } from './control.ts';
 import type { ControlAnswer, ControlRequest } from './control.ts';
 import { isAcodeError, swarmError } from './errors.ts';
 import { branchProblem, touchTheSame } from './names.ts';
+import { Notifier, noticeOf, stateOf } from './notify.ts';
+import { NEEDS_INPUT } from './protocol.ts';
 import type { AdapterMessage, Completion } from './protocol.ts';
 import { forkOf } from './plan.ts';
 import { reconcile } from './reconcile.ts';
-import { isTerminal, mayBecome, overlapsOf } from './record.ts';
-import type { Reason, SwarmRecord, TaskRecord, TaskStatus } from './record.ts';
+import { again, goesOn, isTerminal, mayBecome, overlapsOf } from './record.ts';
+import type { Attention, Reason, SwarmRecord, TaskRecord, TaskStatus } from './record.ts';
 import { InquiryFailure, SwarmSandboxes } from './sandboxes.ts';
+import { DEFAULT_SETTINGS } from './settings.ts';
+import type { SwarmSettings } from './settings.ts';
 import { taskIn } from './store.ts';
 import type { SwarmStore } from './store.ts';
 
@@ -25,6 +30,8 @@ const SNAPSHOT = 'ready';
 const MAX_DETAIL = 2000;
 const MAX_OVERLAPS = 200;
 const FETCH_EVENT_MS = 5000;
+const LOOK_MS = 2000;
+const ATTACHED_MS = 500;
 const DEADLINE = 'it reached its time limit';
 
 const preparedSchema = z.looseObject({
@@ -41,6 +48,8 @@ export interface OrchestratorParts {
   readonly id: string;
   /** Whose agents run in it; those of this process’s environment by default. */
   readonly agents?: AgentSurroundings;
+  /** Settings of the user; the defaults without them. */
+  readonly settings?: SwarmSettings;
   /** Ends it: sandboxes of running tasks are removed, and `resume` continues them. */
   readonly signal: AbortSignal;
 }
@@ -56,6 +65,12 @@ export class Orchestrator {
   readonly #active = new Map<string, ActiveTask>();
   #record: SwarmRecord;
   #sandboxes: SwarmSandboxes;
+  readonly #watch: AttentionWatch;
+  readonly #notifier: Notifier;
+  // Tasks that a person works on at a terminal, or is about to.
+  readonly #attached = new Set<string>();
+  // What agents asked a person before they ended.
+  readonly #questions = new Map<string, string>();
   #wake: () => void = () => undefined;
   #isPaused = false;
 
@@ -63,6 +78,11 @@ export class Orchestrator {
     this.#parts = parts;
     this.#record = record;
     this.#sandboxes = new SwarmSandboxes(parts.acode, record, parts.agents);
+    const { notify, idleMs } = parts.settings ?? DEFAULT_SETTINGS;
+    this.#watch = new AttentionWatch(parts.acode.network, idleMs);
+    this.#notifier = new Notifier(notify, parts.agents?.env ?? process.env, (how, detail) =>
+      parts.store.event(parts.id, 'not-told', { how, detail }),
+    );
   }
 
   /**
@@ -78,6 +98,7 @@ export class Orchestrator {
         await orchestrator.#run();
       } finally {
         server.close();
+        await orchestrator.#notifier.close();
       }
       return store.read(id);
     });
@@ -99,8 +120,15 @@ export class Orchestrator {
       await this.#loop();
       if (signal.aborted) return;
       await this.#update(record => (record.state = 'finished'));
-      store.event(id, 'swarm-finished', {
-        tasks: Object.fromEntries(this.#record.tasks.map(task => [task.id, task.status])),
+      const tasks = Object.fromEntries(this.#record.tasks.map(task => [task.id, task.status]));
+      store.event(id, 'swarm-finished', { tasks });
+      this.#notifier.tell({
+        schema: 'acode.swarm-notice/1',
+        at: new Date().toISOString(),
+        swarm: id,
+        workspace: this.#record.workspace,
+        state: 'finished',
+        tasks,
       });
     } catch (error) {
       if (signal.aborted) return;
@@ -193,6 +221,8 @@ export class Orchestrator {
     const { signal } = this.#parts;
     const stopAll = (): void => this.#wake();
     signal.addEventListener('abort', stopAll);
+    const over = new AbortController();
+    const watching = this.#attend(AbortSignal.any([signal, over.signal]));
     try {
       for (;;) {
         if (!signal.aborted) this.#begin();
@@ -205,6 +235,32 @@ export class Orchestrator {
       }
     } finally {
       signal.removeEventListener('abort', stopAll);
+      over.abort();
+      await watching;
+    }
+  }
+
+  // Which of the tasks that run need a person.
+  async #attend(signal: AbortSignal): Promise<void> {
+    const { store, id } = this.#parts;
+    while (!signal.aborted) {
+      await paused(LOOK_MS, signal);
+      const running = this.#record.tasks.filter(task => task.status === 'running' && this.#active.has(task.id));
+      if (signal.aborted || running.length === 0) continue;
+      // What cannot be asked now is asked again.
+      const needed = await this.#watch.look(running).catch(() => null);
+      const isOther = ({ id: task, attention, waitsFor }: TaskRecord): boolean => {
+        const now = needed?.get(task);
+        return now !== undefined && (now.attention !== attention || now.waitsFor.length !== waitsFor.length);
+      };
+      const changed = new Set(running.filter(isOther).map(task => task.id));
+      if (needed === null || changed.size === 0) continue;
+      const record = await this.#update(now => {
+        for (const task of now.tasks)
+          if (changed.has(task.id) && task.status === 'running') Object.assign(task, needed.get(task.id));
+      });
+      for (const { id: task, attention, waitsFor } of record.tasks)
+        if (changed.has(task)) store.event(id, 'attention', { task, attention, waitsFor });
     }
   }
 
@@ -272,6 +328,7 @@ export class Orchestrator {
     });
     for (;;) {
       const task = await this.#become(id, 'running', null, '');
+      this.#watch.begins(id);
       const began = Date.now();
       const end = await attempt(
         this.#sandboxes,
@@ -283,7 +340,10 @@ export class Orchestrator {
         {
           stop,
           signal,
-          onOutput: bytes => store.log(swarm, id, bytes),
+          onOutput: bytes => {
+            this.#watch.heard(id);
+            store.log(swarm, id, bytes);
+          },
           onMessage: message => this.#message(id, message),
         },
       );
@@ -291,7 +351,25 @@ export class Orchestrator {
       if (signal.aborted) return;
       await this.#account(id, end, Date.now() - began);
       const isAgain = await this.#ended(id, end, stop);
-      if (!isAgain) return;
+      if (isAgain) continue;
+      if (this.#attached.has(id)) await this.#whileAttached(id);
+      return;
+    }
+  }
+
+  // The person has the slot of the task. However the terminal ends, the task goes on without it.
+  async #whileAttached(id: string): Promise<void> {
+    const { store, id: swarm, signal } = this.#parts;
+    try {
+      if (taskIn(this.#record, id).status === 'completed') return;
+      store.event(swarm, 'attached', { task: id });
+      do await paused(ATTACHED_MS, signal);
+      while (!signal.aborted && this.#attached.has(id) && (await store.isAttached(swarm, id)));
+      await this.#update(record => goesOn(taskIn(record, id)));
+      if (signal.aborted || !this.#attached.has(id)) return;
+      await this.#become(id, 'pending', 'asked', '');
+    } finally {
+      this.#attached.delete(id);
     }
   }
 
@@ -302,7 +380,7 @@ export class Orchestrator {
       return false;
     }
     const failure = stop.aborted ? null : failureOf(end);
-    if (stop.aborted) await this.#become(id, 'stopped', 'asked', 'it did not end in time');
+    if (stop.aborted) await this.#become(id, 'stopped', this.#asked(id), 'it did not end in time');
     if (failure) await this.#become(id, 'failed', failure.reason, failure.detail);
     if (stop.aborted || failure) return false;
     return this.#afterFault(id, end, stop);
@@ -332,8 +410,16 @@ export class Orchestrator {
 
   async #completed(id: string, message: Completion): Promise<void> {
     const { status, errors } = message.payload;
+    const question = this.#questions.get(id);
+    this.#questions.delete(id);
     if (status === 'completed') await this.#complete(id, message);
-    else await this.#become(id, status, status === 'stopped' ? 'asked' : 'agent', errors.join('; '));
+    else if (status === 'failed' && question !== undefined)
+      await this.#become(id, 'stopped', 'input', question, 'needs-input');
+    else await this.#become(id, status, status === 'stopped' ? this.#asked(id) : 'agent', errors.join('; '));
+  }
+
+  #asked(id: string): Reason {
+    return this.#attached.has(id) ? 'attached' : 'asked';
   }
 
   // The branch comes first: a record that says `completed` has it.
@@ -364,6 +450,9 @@ export class Orchestrator {
 
   async #message(id: string, message: AdapterMessage): Promise<void> {
     const { store, id: swarm } = this.#parts;
+    this.#watch.heard(id);
+    if (message.type === 'error' && message.payload.code === NEEDS_INPUT)
+      this.#questions.set(id, message.payload.message);
     if (message.type === 'error') {
       store.event(swarm, 'adapter-error', { task: id, ...message.payload });
       return;
@@ -381,6 +470,7 @@ export class Orchestrator {
       task.lastLine = lastLineOf(output);
       if (changes) task.changes = [...changes];
       if (commit) task.commit = commit;
+      if (commit) task.keepChanges = false;
     });
     if (before !== status)
       store.event(swarm, 'story', { task: id, story: storyId, status, ...(commit ? { commit } : {}) });
@@ -429,7 +519,13 @@ export class Orchestrator {
     });
   }
 
-  async #become(id: string, status: TaskStatus, reason: Reason | null, detail: string): Promise<TaskRecord> {
+  async #become(
+    id: string,
+    status: TaskStatus,
+    reason: Reason | null,
+    detail: string,
+    attention: Attention | null = null,
+  ): Promise<TaskRecord> {
     const { store, id: swarm } = this.#parts;
     const before = taskIn(this.#record, id).status;
     const record = await this.#update(now => {
@@ -438,6 +534,8 @@ export class Orchestrator {
       task.status = status;
       task.reason = reason;
       task.detail = detail.slice(0, MAX_DETAIL);
+      task.attention = attentionAt(status, attention, task);
+      if (task.attention !== 'blocked-by-policy') task.waitsFor = [];
       task.updatedAt = new Date().toISOString();
       task.endedAt = isTerminal(status) ? task.updatedAt : null;
     });
@@ -448,7 +546,13 @@ export class Orchestrator {
   }
 
   async #update(change: (record: SwarmRecord) => void): Promise<SwarmRecord> {
+    const before = new Map(this.#record.tasks.map(task => [task.id, stateOf(task)]));
     this.#record = await this.#parts.store.update(this.#parts.id, change);
+    for (const task of this.#record.tasks) {
+      const state = stateOf(task);
+      if (state !== 'pending' && before.get(task.id) !== state)
+        this.#notifier.tell(noticeOf(this.#record, task, state));
+    }
     return this.#record;
   }
 
@@ -463,6 +567,8 @@ export class Orchestrator {
         return this.#stop(task);
       case 'retry':
         return this.#retry(task);
+      case 'attach':
+        return this.#attach(task);
       default:
         return { ok: false, detail: 'unknown' };
     }
@@ -481,11 +587,26 @@ export class Orchestrator {
     if (known.length === 0) return { ok: false, detail: `there is no task ${task ?? ''}` };
     this.#isPaused = task === undefined ? false : this.#isPaused;
     for (const { id, status } of known) {
+      this.#attached.delete(id);
       this.#active.get(id)?.stop.abort();
       if (status === 'pending' && !this.#active.has(id))
         this.#start(id, async () => void (await this.#become(id, 'stopped', 'asked', 'it was not begun')));
     }
     return { ok: true, detail: 'stopping' };
+  }
+
+  // Its sandbox ends, and the terminal gets one on the same fork. A task that has ended goes on after the terminal, too.
+  #attach(task: string | undefined): ControlAnswer {
+    const known = this.#record.tasks.find(one => one.id === task);
+    if (!known) return { ok: false, detail: `there is no task ${task ?? ''}` };
+    const { id, status, startedAt } = known;
+    if (status === 'completed' || startedAt === null)
+      return { ok: false, detail: `task ${id} ${startedAt === null ? 'has not begun' : 'is completed'}` };
+    this.#attached.add(id);
+    const active = this.#active.get(id);
+    if (active) active.stop.abort();
+    else this.#start(id, () => this.#whileAttached(id));
+    return { ok: true, detail: 'attached' };
   }
 
   #retry(task: string | undefined): ControlAnswer {
@@ -521,12 +642,15 @@ function failureOf(end: AttemptEnd): { readonly reason: Reason; readonly detail:
   }
 }
 
-/** Makes a task ready to be begun again: with all of its time, from its last commit. */
-export function again(task: TaskRecord): void {
-  task.elapsedMs = 0;
-  task.faults = 0;
-  task.attention = null;
-  for (const story of task.stories) if (story.status !== 'completed') story.status = 'pending';
+// What a task that failed was refused may be why, and can still be granted; what was noticed of one that ran is over with it.
+function attentionAt(
+  status: TaskStatus,
+  given: Attention | null,
+  { attention, waitsFor }: TaskRecord,
+): Attention | null {
+  if (given !== null) return given;
+  if (status === 'completed') return attention === 'needs-review' ? attention : null;
+  return status === 'failed' && waitsFor.length > 0 ? 'blocked-by-policy' : null;
 }
 
 function limitsOf({ tasks }: SwarmRecord): { limits?: TaskRecord['limits'] } {
@@ -540,11 +664,12 @@ function lastLineOf(output: string): string {
 
 async function paused(ms: number, signal: AbortSignal): Promise<void> {
   await new Promise<void>(resolve => {
-    const timer = setTimeout(resolve, ms);
     const end = (): void => {
       clearTimeout(timer);
+      signal.removeEventListener('abort', end);
       resolve();
     };
+    const timer = setTimeout(end, ms);
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
   });

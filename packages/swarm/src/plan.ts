@@ -224,6 +224,8 @@ function taskRecord(
     elapsedMs: 0,
     requests: 0,
     denials: [],
+    waitsFor: [],
+    keepChanges: false,
     lastLine: '',
   };
 }

@@ -15,6 +15,8 @@ export const MAX_TEXT = 2000;
 /** Most errors of a completion, and the length of each. */
 export const MAX_ERRORS = 50;
 export const MAX_ERROR_TEXT = 500;
+/** Code of the error before the completion of a task whose agent asks a person something. */
+export const NEEDS_INPUT = 'NEEDS_INPUT';
 /** Most changed regions in one progress-update. */
 export const MAX_REGIONS = 200;
 
@@ -54,6 +56,8 @@ const workSchema = z.strictObject({
   /** The agent when it goes on with its session; absent for one that begins anew with each story. */
   resume: z.array(upTo(32_000)).min(1).max(MAX_ARGUMENTS).optional(),
   attempts: z.int().min(1).max(5),
+  /** Whether changes that are not committed stay: a person has worked in the fork. */
+  keep: z.boolean().optional(),
 });
 
 const taskRequestSchema = z.strictObject({

@@ -25,6 +25,8 @@ export const REASONS = [
   'asked',
   'conflict',
   'acceptance',
+  'input',
+  'attached',
 ] as const;
 /** Why a task is in its state. */
 export type Reason = (typeof REASONS)[number];
@@ -33,6 +35,8 @@ export type Reason = (typeof REASONS)[number];
 export type Attention = 'needs-review' | 'blocked-by-policy' | 'needs-input' | 'idle';
 
 const regionSchema = z.strictObject({ path: z.string(), from: z.int(), to: z.int() });
+
+const grantSchema = z.strictObject({ id: z.string(), host: z.string(), port: z.int(), entry: z.string() });
 
 const storySchema = z.strictObject({
   id: z.string(),
@@ -88,6 +92,10 @@ const taskSchema = z.strictObject({
   elapsedMs: z.int(),
   requests: z.int(),
   denials: z.array(z.string()),
+  /** Hosts that were refused to it, and that a person could grant. */
+  waitsFor: z.array(grantSchema).max(20).default([]),
+  /** Whether its work tree stays as it is when it goes on: a person has worked in it. */
+  keepChanges: z.boolean().default(false),
   lastLine: z.string(),
 });
 
@@ -166,6 +174,21 @@ export function overlapsOf(
       found.set(left.path, { path: left.path, from: Math.max(left.from, right.from), to: Math.min(left.to, right.to) });
     }
   return [...found.values()];
+}
+
+/** Makes a task ready to go on after a person worked in its fork: what is not committed there stays. */
+export function goesOn(task: TaskRecord): void {
+  again(task);
+  task.keepChanges = true;
+}
+
+/** Makes a task ready to be begun again: with all of its time, from its last commit. */
+export function again(task: TaskRecord): void {
+  task.elapsedMs = 0;
+  task.faults = 0;
+  task.attention = null;
+  task.waitsFor = [];
+  for (const story of task.stories) if (story.status !== 'completed') story.status = 'pending';
 }
 
 const stateEntry = z.strictObject({

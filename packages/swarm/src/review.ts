@@ -6,6 +6,7 @@ import { bringBack } from './branches.ts';
 import type { Brought } from './branches.ts';
 import { swarmError } from './errors.ts';
 import { addStory } from './merge.ts';
+import { again } from './record.ts';
 import type { TaskRecord } from './record.ts';
 import { SwarmSandboxes } from './sandboxes.ts';
 import { taskIn } from './store.ts';
@@ -78,11 +79,18 @@ export async function acceptTask(
   return brought;
 }
 
-/** Gives a task a comment, as its next story. `resume` begins it. */
+/** Gives a task a comment: a further story, or more of the story that it could not finish. `resume` begins it. */
 export async function commentOn(store: SwarmStore, id: string, name: string, text: string): Promise<void> {
   const task = taskIn(store.read(id), name);
   if (task.base === null || task.status === 'running' || task.status === 'pending') throw notNow(task);
-  await store.update(id, record => addStory(taskIn(record, name), { title: 'Review', description: text }));
+  await store.update(id, record => {
+    const found = taskIn(record, name);
+    const open = found.stories.find(({ status }) => status !== 'completed' && status !== 'skipped');
+    if (!open) addStory(found, { title: 'Review', description: text });
+    else open.description = `${open.description}\n\nA person says: ${text}`.trim();
+    if (open) again(found);
+    found.status = 'pending';
+  });
 }
 
 function notNow({ id, status, base }: TaskRecord): Error {

@@ -42,6 +42,16 @@ export interface StartedTask {
   readonly agent: ReadyAgent | null;
 }
 
+/** What is started at a terminal, and in which sandbox. */
+export interface AtTerminal {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly policy: PolicyFields;
+  readonly taskId: string;
+}
+
+const SHELL = ['sh', '-c', 'command -v bash >/dev/null 2>&1 && exec bash; exec sh'];
+
 /** The sandboxes of one swarm. */
 export class SwarmSandboxes {
   readonly #acode: Acode;
@@ -70,6 +80,19 @@ export class SwarmSandboxes {
       signal,
     });
     return { running, agent };
+  }
+
+  /** What a person at a terminal gets: the agent in its session, or a shell, in the fork of a task and with its limits. */
+  async atTerminal(task: TaskRecord, signal: AbortSignal): Promise<AtTerminal> {
+    const agent = await this.agent(task, { signal });
+    const { limits, ...policy } = await this.policy(task, agent);
+    const { outputBytes: _, ...kept } = limits ?? {};
+    return {
+      command: agent?.atTerminal ?? SHELL,
+      env: agent?.env ?? {},
+      policy: { ...policy, limits: kept },
+      taskId: task.containerName,
+    };
   }
 
   /** The agent of a task, ready to be started; null for a command. */

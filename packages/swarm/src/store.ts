@@ -141,18 +141,32 @@ export class SwarmStore {
   }
 
   /** Does work while no other process is the orchestrator of this swarm; null where one is. */
-  async alone<Value>(id: string, work: () => Promise<Value>): Promise<Value | null> {
+  alone<Value>(id: string, work: () => Promise<Value>): Promise<Value | null> {
+    return this.#alone(`swarm ${id}`, work);
+  }
+
+  async #alone<Value>(key: string, work: () => Promise<Value>): Promise<Value | null> {
     let began = false;
     const once = (): Promise<Value> => {
       began = true;
       return work();
     };
     try {
-      return await this.#locks.during(`swarm ${id}`, { deadlineMs: 0, signal: new AbortController().signal }, once);
+      return await this.#locks.during(key, { deadlineMs: 0, signal: new AbortController().signal }, once);
     } catch (error) {
       if (began) throw error;
       return null;
     }
+  }
+
+  /** Does work while the terminal of this process is the one that is attached to a task; null where another one is. */
+  async attached<Value>(id: string, task: string, work: () => Promise<Value>): Promise<Value | null> {
+    return this.#alone(`swarm ${id} attached ${task}`, work);
+  }
+
+  /** Whether a terminal is attached to a task. */
+  async isAttached(id: string, task: string): Promise<boolean> {
+    return (await this.attached(id, task, () => Promise.resolve(true))) === null;
   }
 
   /** Adds an event. */

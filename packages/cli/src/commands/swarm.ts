@@ -24,6 +24,7 @@ export function swarmCommands(perform: Perform) {
     .addCommand(
       askCommand(perform, 'retry', 'Begin a task again that has ended, at its first unfinished story', '<task>'),
     )
+    .addCommand(attachCommand(perform))
     .addCommand(logsCommand(perform))
     .addCommand(reviewCommand(perform))
     .addCommand(mergeCommand(perform))
@@ -105,6 +106,16 @@ function askCommand(perform: Perform, op: 'stop' | 'pause' | 'continue' | 'retry
   });
 }
 
+function attachCommand(perform: Perform) {
+  return new Command('attach')
+    .description('Work with the agent of a task at this terminal; afterwards the task goes on without it')
+    .argument('<task>', 'name of a task')
+    .addOption(swarm())
+    .action((task, { swarm: id }, command) =>
+      perform(command, async call => (await import('../swarm/attach.ts')).attach(call, { id, task })),
+    );
+}
+
 function logsCommand(perform: Perform) {
   return new Command('logs')
     .description('Print what the programs of a task printed; `setup` for the setup')
@@ -121,7 +132,7 @@ function reviewCommand(perform: Perform) {
     .argument('[task]', 'name of a task (default: what needs a review)')
     .addOption(swarm())
     .option('--stat', 'only the files, without the patch')
-    .option('--comment <text>', 'give the task a comment as its next story; `acode swarm resume` begins it')
+    .option('--comment <text>', 'tell the task something: its next story, or more of the one that it could not finish')
     .option('--accept-risk <rules>', 'make the branch, accepting risky changes by rule; or all')
     .option('--protected <path...>', 'protected paths that the branch may change')
     .option('--yes', 'do not ask, because a person already agreed')

@@ -154,6 +154,14 @@ const LINES: Readonly<Record<string, Line>> = {
       ? `${textIn(event, 'task')}  needs a review: \`acode swarm review ${textIn(event, 'task')}\``
       : null;
   },
+  attention: event => {
+    const state = textIn(event, 'attention');
+    const waits = Array.isArray(event['waitsFor']) ? event['waitsFor'].length : 0;
+    if (state === '') return `${textIn(event, 'task')}  needs nobody any more`;
+    return `${textIn(event, 'task')}  ${state}${waits > 0 ? ': `acode egress pending` shows which hosts, `acode egress allow <id>` grants one' : ''}`;
+  },
+  attached: event => `${textIn(event, 'task')}  a terminal is attached`,
+  'not-told': event => `The ${textIn(event, 'how')} of swarm.yml: ${textIn(event, 'detail')}`,
   fault: event => `${textIn(event, 'task')}  a fault of the engine or machine: ${textIn(event, 'detail')}`,
   reconciled: event => `${textIn(event, 'task')}  ${textIn(event, 'finding')} was found`,
   'adapter-error': event => `${textIn(event, 'task')}  ${textIn(event, 'message')}`,

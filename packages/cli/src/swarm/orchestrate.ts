@@ -12,18 +12,21 @@ const MORE_SLOTS = 4;
 
 /** Is the orchestrator of a swarm until its tasks have ended. */
 export async function orchestrate(call: Call, id: string): Promise<number> {
-  const [{ Acode }, { Orchestrator, SwarmStore: Store }] = await Promise.all([
+  const [{ Acode }, { Orchestrator, SwarmStore: Store, readSettings }] = await Promise.all([
     import('@acode/sandbox'),
     import('@acode/swarm'),
   ]);
   const store = await Store.open();
-  const { id: full, parallel } = store.find((await call.place()).root, id);
+  const { root } = await call.place();
+  const { id: full, parallel } = store.find(root, id);
+  const settings = readSettings(call.io.env, root);
   const options = await call.hostOptions();
   const acode = await Acode.open({ ...options, profile: 'swarm', maxConcurrent: parallel + MORE_SLOTS });
   try {
     const { config: configFile } = call.options;
     const agents = { env: call.io.env, ...(configFile === undefined ? {} : { configFile }) };
-    const record = await Orchestrator.run({ acode, store, id: full, agents, signal: call.interruption.signal });
+    const { signal } = call.interruption;
+    const record = await Orchestrator.run({ acode, store, id: full, agents, settings, signal });
     return record.tasks.every(({ status }) => status === 'completed') ? 0 : 1;
   } finally {
     await acode.close();

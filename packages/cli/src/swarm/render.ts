@@ -14,13 +14,7 @@ export function shownState(record: SwarmRecord): object {
 
 /** The tasks of a swarm as a table. */
 export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: Look): string {
-  const rows = tasks.map(task => [
-    task.id,
-    task.attention ?? task.status,
-    storiesOf(task),
-    elapsed(task),
-    whatOf(task),
-  ]);
+  const rows = tasks.map(task => [task.id, stateIn(task), storiesOf(task), elapsed(task), whatOf(task)]);
   const count = (status: TaskRecord['status']): number => tasks.filter(task => task.status === status).length;
   const waiting = tasks.filter(({ attention }) => attention === 'needs-review').map(task => task.id);
   const lines = [
@@ -31,6 +25,7 @@ export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: L
         ({ tasks: pair, path, from, to }) =>
           `Both ${pair.join(' and ')} change ${oneLine(path)}, lines ${from} to ${to}.`,
       ),
+    ...neededLines(tasks).slice(0, 10),
     ...(waiting.length > 0
       ? [
           `Changes that programs of this machine might execute wait for you: \`acode swarm review ${waiting[0] ?? ''}\`.`,
@@ -38,6 +33,24 @@ export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: L
       : []),
   ];
   return `${table(['TASK', 'STATE', 'STORIES', 'TIME', 'BRANCH OR REASON'], rows, look, ['TIME'])}${lines.map(line => fitted(`${line}\n`, look)).join('')}`;
+}
+
+/** The state of a task as a person is shown it. */
+export function stateIn({ attention, status }: TaskRecord): string {
+  return status === 'failed' ? status : (attention ?? status);
+}
+
+// What a person can do for tasks that need one.
+function neededLines(tasks: readonly TaskRecord[]): string[] {
+  return tasks.flatMap(({ id, attention, waitsFor }) => [
+    ...(attention === 'needs-input'
+      ? [`${id} asks a question. Answer: \`acode swarm review ${id} --comment <answer>\`, then \`acode swarm resume\`.`]
+      : []),
+    ...waitsFor.map(
+      ({ id: grant, host, port }) =>
+        `${id} was refused ${oneLine(host)}:${port}. Grant it: \`acode egress allow ${grant} --task\`.`,
+    ),
+  ]);
 }
 
 function storiesOf({ stories }: TaskRecord): string {

@@ -41,15 +41,7 @@ export async function review(call: Call, named: string | undefined, form: Review
     record.tasks.find(({ status }) => status === 'completed')?.id;
   if (task === undefined)
     throw swarms.swarmError('ACODE-SWM-007', { what: 'task', name: '', known: record.tasks.map(({ id }) => id) });
-  if (form.comment !== undefined) {
-    await swarms.commentOn(store, record.id, task, form.comment);
-    await call.print(
-      'acode.swarm-comment/1',
-      { task },
-      () => `Task ${task} has the comment as its next story: \`acode swarm resume\` begins it.\n`,
-    );
-    return 0;
-  }
+  if (form.comment !== undefined) return comment(call, store, { id: record.id, task, text: form.comment });
   const { signal } = call.interruption;
   const consent =
     form.acceptRisk === undefined && form.protected === undefined
@@ -70,6 +62,21 @@ export async function review(call: Call, named: string | undefined, form: Review
     await call.print('acode.swarm-review/1', found, look => renderReview(found, look, form.stat === true));
     return 0;
   });
+}
+
+async function comment(
+  call: Call,
+  store: SwarmStore,
+  { id, task, text }: { readonly id: string; readonly task: string; readonly text: string },
+): Promise<number> {
+  const swarms = await import('@acode/swarm');
+  await swarms.commentOn(store, id, task, text);
+  const socket = store.socketPath(id);
+  const isLive = await swarms.isListening(socket);
+  if (isLive) await swarms.ask(socket, id.slice(0, 8), { op: 'retry', task });
+  const next = isLive ? 'it begins again now.' : '`acode swarm resume` begins it.';
+  await call.print('acode.swarm-comment/1', { task }, () => `Task ${task} has the comment: ${next}\n`);
+  return 0;
 }
 
 async function consentTo(

@@ -170,7 +170,9 @@ function isOfMachine({ reason }: TaskRecord): boolean {
 
 /** Starts the orchestrator unless there is one, and says what happens. */
 export async function through(call: Call, store: SwarmStore, id: string, detach: boolean): Promise<number> {
-  const { isListening } = await import('@acode/swarm');
+  const { isListening, readSettings } = await import('@acode/swarm');
+  // Before anything begins: in the background nobody would see what is wrong with it.
+  readSettings(call.io.env, (await call.place()).root);
   const from = statSync(store.eventsFile(id), { throwIfNoEntry: false })?.size ?? 0;
   if (!(await isListening(store.socketPath(id)))) await startOrchestrator(call, store, id);
   const short = id.slice(0, 8);

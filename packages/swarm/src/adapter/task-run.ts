@@ -1,6 +1,16 @@
 // One task in a sandbox: its stories one after the other, each until its acceptance commands pass, each one commit.
 
-import { MAX_ERROR_TEXT, MAX_ERRORS, MAX_REGIONS, MAX_TEXT, PROTOCOL_VERSION, ending } from '../protocol.ts';
+import { lstatSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  MAX_ERROR_TEXT,
+  MAX_ERRORS,
+  MAX_REGIONS,
+  MAX_TEXT,
+  NEEDS_INPUT,
+  PROTOCOL_VERSION,
+  ending,
+} from '../protocol.ts';
 import type { AdapterMessage, Completion, Story, StoryStatus, TaskRequest } from '../protocol.ts';
 import { GitFailure, Repository, git, tryGit } from './git.ts';
 import { Journal } from './journal.ts';
@@ -9,6 +19,7 @@ import { run } from './process.ts';
 const LOOK_MS = 1500;
 const PROMPT = '{prompt}';
 const MAX_SHOWN = 1024 ** 2;
+const MAX_QUESTION = 64 * 1024;
 // What the kernel takes as one argument.
 const MAX_ARGUMENT = 128 * 1024 - 1;
 const TRAILER = 'Acode-Story';
@@ -24,7 +35,13 @@ export interface TaskIo {
   readonly agentEnv?: Readonly<Record<string, string>>;
 }
 
-type StoryOutcome = { readonly ok: true; readonly commit: string } | { readonly ok: false; readonly reason: string };
+type StoryOutcome = { readonly ok: true; readonly commit: string } | (Failed & { readonly ok: false });
+
+/** Why an attempt failed, and what its agent asks a person, if anything. */
+interface Failed {
+  readonly reason: string;
+  readonly question?: string;
+}
 
 /** A task under way. */
 export class TaskRun {
@@ -43,8 +60,8 @@ export class TaskRun {
     const repository = await Repository.open();
     const journal = new Journal(repository.own);
     const before = journal.result();
-    this.#hasSession = journal.hasSession();
     const { stories } = this.#request.payload.task;
+    this.#hasSession = journal.hasSession() || this.#isKeptSession;
     repository.removeLocks();
     const done = await this.#continue(repository, journal);
     if (before?.payload.status === 'completed' && stories.every(({ id }) => done.has(id))) {
@@ -56,13 +73,25 @@ export class TaskRun {
     journal.append({ event: 'begin', containerId: this.#request.containerId });
     for (const story of stories)
       if (done.has(story.id)) await this.#say(story.id, 'completed', 'done before', { commit: done.get(story.id) });
-    for (const story of stories) {
-      if (done.has(story.id)) continue;
-      const outcome = await this.#story(repository, journal, story);
-      if (this.#io.signal.aborted) return this.#end(journal, 'stopped', ['it was asked to stop'], null);
-      if (!outcome.ok) return this.#end(journal, 'failed', [`${story.id}: ${outcome.reason}`], null);
-    }
-    return this.#end(journal, 'completed', [], await git('rev-parse', 'HEAD'));
+    for (const story of stories) if (!done.has(story.id) && !(await this.#isDone(repository, journal, story))) return;
+    await this.#end(journal, 'completed', [], await git('rev-parse', 'HEAD'));
+  }
+
+  // A person who worked with the agent has gone on with its session.
+  get #isKeptSession(): boolean {
+    const { keep, resume } = this.#request.payload.task;
+    return keep === true && resume !== undefined;
+  }
+
+  // Ends the task where a story is not.
+  async #isDone(repository: Repository, journal: Journal, story: Story): Promise<boolean> {
+    const outcome = await this.#story(repository, journal, story);
+    if (this.#io.signal.aborted) await this.#end(journal, 'stopped', ['it was asked to stop'], null);
+    else if (!outcome.ok) {
+      if (outcome.question !== undefined) await this.#ask(outcome.question);
+      await this.#end(journal, 'failed', [`${story.id}: ${outcome.reason}`], null);
+    } else return true;
+    return false;
   }
 
   // The fork as its last commit has it, on the branch of the task. Returns the stories that are done.
@@ -75,9 +104,12 @@ export class TaskRun {
       for (const commit of task.merge) await this.#merge(commit);
       return new Map();
     }
-    await git('checkout', '-q', '-f', branchName);
-    await git('reset', '-q', '--hard');
-    await git('clean', '-fdq');
+    const isKept = task.keep === true && (await tryGit(['checkout', '-q', branchName])).status === 0;
+    if (!isKept) {
+      await git('checkout', '-q', '-f', branchName);
+      await git('reset', '-q', '--hard');
+      await git('clean', '-fdq');
+    }
     return this.#done(journal);
   }
 
@@ -107,23 +139,31 @@ export class TaskRun {
 
   async #story(repository: Repository, journal: Journal, story: Story): Promise<StoryOutcome> {
     const { attempts } = this.#request.payload.task;
-    let reason = 'it was not begun';
-    for (let attempt = 1; attempt <= attempts && !this.#io.signal.aborted; attempt += 1) {
-      await this.#say(story.id, 'in_progress', attempt === 1 ? story.title : ending(reason, MAX_TEXT), { attempt });
-      const failed = await this.#attempt(repository, journal, story, { attempt, before: attempt === 1 ? '' : reason });
-      if (failed === null && !this.#io.signal.aborted) {
-        const commit = await this.#commit(story);
-        journal.append({ event: 'story', story: story.id, status: 'completed', commit });
-        const changes = await repository.changesSince(this.#request.payload.task.base, MAX_REGIONS);
-        await this.#say(story.id, 'completed', story.title, { attempt, commit, changes });
-        return { ok: true, commit };
-      }
-      reason = failed ?? 'it was asked to stop';
+    let failed: Failed = { reason: '' };
+    for (let attempt = 1; attempt <= attempts && !this.#isOver(failed); attempt += 1) {
+      const before = ending(failed.reason, MAX_TEXT);
+      await this.#say(story.id, 'in_progress', before === '' ? story.title : before, { attempt });
+      const isLast = attempt === attempts;
+      const found = await this.#attempt(repository, journal, story, { attempt, before, isLast });
+      if (found === null) return this.#accepted(repository, journal, story, attempt);
+      failed = found;
     }
-    if (this.#io.signal.aborted) return { ok: false, reason };
+    if (this.#io.signal.aborted) return { ok: false, ...STOPPED };
     journal.append({ event: 'story', story: story.id, status: 'failed' });
-    await this.#say(story.id, 'failed', ending(reason, MAX_TEXT), {});
-    return { ok: false, reason };
+    await this.#say(story.id, 'failed', ending(failed.reason, MAX_TEXT), {});
+    return { ok: false, ...failed };
+  }
+
+  #isOver({ question }: Failed): boolean {
+    return question !== undefined || this.#io.signal.aborted;
+  }
+
+  async #accepted(repository: Repository, journal: Journal, story: Story, attempt: number): Promise<StoryOutcome> {
+    const commit = await this.#commit(story);
+    journal.append({ event: 'story', story: story.id, status: 'completed', commit });
+    const changes = await repository.changesSince(this.#request.payload.task.base, MAX_REGIONS);
+    await this.#say(story.id, 'completed', story.title, { attempt, commit, changes });
+    return { ok: true, commit };
   }
 
   // Null where agent and acceptance commands succeed.
@@ -131,33 +171,58 @@ export class TaskRun {
     repository: Repository,
     journal: Journal,
     story: Story,
-    { attempt, before }: { readonly attempt: number; readonly before: string },
-  ): Promise<string | null> {
+    { attempt, before, isLast }: { readonly attempt: number; readonly before: string; readonly isLast: boolean },
+  ): Promise<Failed | null> {
     const { envVars, task } = this.#request.payload;
-    const prompt = promptOf(this.#request, story, before);
-    const env = {
-      ...envVars,
-      ACODE_SWARM_TASK: task.id,
-      ACODE_STORY_ID: story.id,
-      ACODE_STORY_ATTEMPT: String(attempt),
-    };
-    const command = this.#hasSession ? (task.resume ?? task.command) : task.command;
-    const argv = command.map(part => part.replaceAll(PROMPT, () => prompt));
+    const asked = join(repository.own, 'question');
+    rmSync(asked, { force: true });
+    const prompt = promptOf(this.#request, story, before, asked);
+    const env = { ...envVars, ...variablesOf(task.id, story.id, attempt), ACODE_SWARM_QUESTION: asked };
+    const { argv, input } = startOf(this.#hasSession ? (task.resume ?? task.command) : task.command, prompt);
     if (argv.some(part => Buffer.byteLength(part) > MAX_ARGUMENT))
-      return 'the story is too long for an argument of its agent: 128 KiB';
-    // Once is enough: some agents put what they read after their argument.
-    const input = command.some(part => part.includes(PROMPT)) ? '' : prompt;
+      return { reason: 'the story is too long for an argument of its agent: 128 KiB' };
+    const tip = await git('rev-parse', 'HEAD');
     const agent = await this.#watched(repository, story, argv, { env: { ...this.#io.agentEnv, ...env }, input });
-    if (this.#io.signal.aborted) return 'it was asked to stop';
+    if (this.#io.signal.aborted) return STOPPED;
+    const question = questionIn(asked);
     this.#keepSession(journal, agent.status === 0);
-    if (agent.status !== 0) return `the agent ended with status ${agent.status}: ${agent.output.trim()}`;
+    if (question !== '') return { reason: 'its agent asks a question', question };
+    if (agent.status !== 0) return { reason: `the agent ended with status ${agent.status}: ${agent.output.trim()}` };
+    const reason = await this.#refused(repository, story, env);
+    if (this.#io.signal.aborted) return STOPPED;
+    return reason === null ? null : this.#doubted(reason, { tip, isLast, said: agent.output.trim() });
+  }
+
+  // An agent that was content, changed nothing and is not accepted has most likely asked something in its last words.
+  async #doubted(
+    reason: string,
+    { tip, isLast, said }: { readonly tip: string; readonly isLast: boolean; readonly said: string },
+  ): Promise<Failed> {
+    const isAgent = this.#request.payload.task.resume !== undefined;
+    if (!isAgent || !isLast || (await this.#hasChanged(tip))) return { reason };
+    return { reason, question: said || 'It changed nothing, and said nothing.' };
+  }
+
+  // Null where the acceptance commands succeed.
+  async #refused(repository: Repository, story: Story, env: Readonly<Record<string, string>>): Promise<string | null> {
     for (const line of story.acceptance) {
       const { status, output } = await this.#watched(repository, story, ['sh', '-c', line], { env });
       if (status !== 0)
         return `acceptance command ${JSON.stringify(line)} ended with status ${status}: ${output.trim()}`;
-      if (this.#io.signal.aborted) return 'it was asked to stop';
+      if (this.#io.signal.aborted) return null;
     }
     return null;
+  }
+
+  async #hasChanged(tip: string): Promise<boolean> {
+    return (
+      (await git('rev-parse', 'HEAD')) !== tip || (await git('status', '--porcelain', '--ignore-submodules')) !== ''
+    );
+  }
+
+  async #ask(question: string): Promise<void> {
+    const payload = { code: NEEDS_INPUT, message: ending(question, MAX_TEXT) };
+    await this.#io.send({ type: 'error', ...this.#envelope(), payload });
   }
 
   // After a failure of its own, an agent begins with a new session: the old one may be what fails.
@@ -266,7 +331,7 @@ export function completionFor(
 }
 
 // What the agent is asked to do. The end of what went wrong before comes last.
-function promptOf({ payload: { task } }: TaskRequest, story: Story, before: string): string {
+function promptOf({ payload: { task } }: TaskRequest, story: Story, before: string, asked: string): string {
   const parts = [
     `# ${task.title}`,
     task.description,
@@ -276,6 +341,7 @@ function promptOf({ payload: { task } }: TaskRequest, story: Story, before: stri
       ? ''
       : `These commands must succeed:\n${story.acceptance.map(line => `- ${line}`).join('\n')}`,
     'Work in the current directory. Do not commit: that is done for you.',
+    `Nobody can answer you now. If you cannot go on without an answer of a person, write your question to the file ${asked} and end.`,
     before === '' ? '' : `Your last attempt was not accepted: ${before}`,
   ];
   return `${parts.filter(part => part.trim() !== '').join('\n\n')}\n`;
@@ -289,6 +355,28 @@ function storiesIn(log: string): Map<string, string> {
     for (const id of ids) found.set(id, commit);
   }
   return found;
+}
+
+function variablesOf(task: string, story: string, attempt: number): Record<string, string> {
+  return { ACODE_SWARM_TASK: task, ACODE_STORY_ID: story, ACODE_STORY_ATTEMPT: String(attempt) };
+}
+
+// Once is enough: some agents put what they read after their argument.
+function startOf(command: readonly string[], prompt: string): { readonly argv: string[]; readonly input: string } {
+  const argv = command.map(part => part.replaceAll(PROMPT, () => prompt));
+  return { argv, input: command.some(part => part.includes(PROMPT)) ? '' : prompt };
+}
+
+const STOPPED: Failed = { reason: 'it was asked to stop' };
+
+// A task can put anything in its place: only a file of a bounded size is read.
+function questionIn(path: string): string {
+  try {
+    const found = lstatSync(path);
+    return found.isFile() && found.size <= MAX_QUESTION ? readFileSync(path, 'utf8').trim() : '';
+  } catch {
+    return '';
+  }
 }
 
 function wait(ms: number): Promise<void> {
