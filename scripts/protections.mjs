@@ -1534,6 +1534,15 @@ export const PROTECTIONS = [
     [[`${FORK}/base-copies.test.ts`, 'is none any more where']],
   ),
   one(
+    'a file of the workspace is taken for what a fork began with whatever its digest',
+    [
+      `${FORK}/diff.ts`,
+      "content === 'workspace' || hasDigest(file, size, content.sha256)",
+      "content === 'workspace' || hasDigest !== undefined",
+    ],
+    [[`${FORK}/diff.test.ts`, 'is known by its digest']],
+  ),
+  one(
     'the base of a fork relies on files that a sandbox goes on writing',
     [
       `${FORK}/base.ts`,

@@ -20,8 +20,8 @@ function store(before: Buffer, after: Buffer, number = 1): BaseCopy | null {
   writeFileSync(own(), after);
   const file = openSync(own(), 'r');
   try {
-    const shared = storeShared({ directory, number }, before, { file, path: own() });
-    return shared && { directory, number, size: before.length, shared };
+    const found = storeShared({ directory, number }, before, { file, path: own() });
+    return found && 'shared' in found ? { directory, number, size: before.length, shared: found.shared } : null;
   } finally {
     closeSync(file);
   }
@@ -77,6 +77,23 @@ describe('a copy', () => {
     expect(store(SOURCE, Buffer.from('other\n'))).toBeNull();
     expect(store(SOURCE, edited(10, 'y'.repeat(100_000), 100_000))).toBeNull();
     expect(readdirSync(directory)).toEqual(['own']);
+  });
+
+  it('is not needed where a merge would always be a conflict', () => {
+    const kept = (before: Buffer, after: Buffer): string => {
+      writeFileSync(own(), after);
+      const from = openSync(own(), 'r');
+      const found = storeShared({ directory, number: 1 }, before, { file: from, path: own() });
+      closeSync(from);
+      removeCopy(directory, 1);
+      return found === null ? 'whole' : 'shared' in found ? 'shared' : 'digest';
+    };
+    const lines = (text: string): Buffer => Buffer.from(`${text}\n`.repeat(500));
+    expect(kept(SOURCE, lines('of another file'))).toBe('digest');
+    expect(kept(Buffer.concat([Buffer.alloc(9000), SOURCE]), lines('text'))).toBe('digest');
+    expect(kept(SOURCE, Buffer.alloc(9000))).toBe('digest');
+    expect(kept(SOURCE, Buffer.concat([lines('of another file'), SOURCE.subarray(0, 2000)]))).toBe('whole');
+    expect(kept(Buffer.from('short\n'), lines('of another file'))).toBe('shared');
   });
 
   it('is none any more where the fork’s file or its own part was changed', () => {

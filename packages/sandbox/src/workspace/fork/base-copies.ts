@@ -16,6 +16,7 @@ import {
 import { join } from 'node:path';
 import * as z from 'zod';
 import { codeOf } from '../../contract/system-error.ts';
+import { MAX_MERGE_BYTES, isBinary } from './merge.ts';
 
 /** How a copy is made of the fork’s own file. */
 export const sharedSchema = z.strictObject({
@@ -50,6 +51,7 @@ const MIN_LINE = 16;
 // A file of its own takes a block of the disk and an entry of the directory.
 const MAX_INLINE = 1024;
 const NOWHERE = -1;
+const NEWLINE = 10;
 const OWN = '.own';
 
 /** The bytes that storing a copy takes, besides the index. */
@@ -95,6 +97,11 @@ export function openCopy({ directory, number, size, shared }: BaseCopy): number 
   return file;
 }
 
+/** A file of which no copy is needed: whatever the workspace has in its place, a merge of it with the fork’s would be a conflict. */
+export interface Unmergeable {
+  readonly sha256: string;
+}
+
 /**
  * Stores what a file was, beside the file that the fork has in its place, if enough of it is the same; null where it is not, or where
  * the fork’s file cannot have a second name.
@@ -105,24 +112,53 @@ export function storeShared(
   { directory, number }: Pick<BaseCopy, 'directory' | 'number'>,
   content: Buffer,
   own: { readonly file: number; readonly path: string | Buffer },
-): Shared | null {
+): { readonly shared: Shared } | Unmergeable | null {
   const stats = fstatSync(own.file);
   const after = Buffer.alloc(stats.size);
   readAt(own.file, after, 0);
   const parts = partsOf(content, after);
   const rest = restOf(content, parts);
-  if (rest.length > content.length / 2 || parts.length > MAX_PARTS) return null;
+  const sha256 = digestOf(content);
+  if (rest.length > Math.max(content.length / 2, MAX_INLINE) || parts.length > MAX_PARTS)
+    return canMerge(content, after, parts) ? null : { sha256 };
   const path = join(directory, String(number));
   if (!linked(own.path, `${path}${OWN}`, stats.ino)) return null;
-  const shared = { parts, sha256: digestOf(content), bytes: rest.length };
-  if (rest.length <= MAX_INLINE) return { ...shared, rest: rest.toString('base64') };
+  const shared = { parts, sha256, bytes: rest.length };
+  if (rest.length <= MAX_INLINE) return { shared: { ...shared, rest: rest.toString('base64') } };
   const file = openSync(path, NEW_FILE, 0o600);
   try {
     writeAll(file, rest);
   } finally {
     closeSync(file);
   }
-  return shared;
+  return { shared };
+}
+
+/** Whether a file is what it was. */
+export function hasDigest(file: number, size: number, sha256: string): boolean {
+  if (fstatSync(file).size !== size) return false;
+  const hash = createHash('sha256');
+  const buffer = Buffer.alloc(Math.min(size, BLOCK * 64));
+  for (let at = 0; at < size;) {
+    const read = readSync(file, buffer, 0, Math.min(buffer.length, size - at), at);
+    if (read === 0) return false;
+    hash.update(buffer.subarray(0, read));
+    at += read;
+  }
+  return hash.digest('hex') === sha256;
+}
+
+// Where the fork has replaced every line, any other change is of the same lines.
+function canMerge(content: Buffer, after: Buffer, parts: readonly Part[]): boolean {
+  if (isBinary(content) || isBinary(after)) return false;
+  if (Math.max(content.length, after.length) > MAX_MERGE_BYTES) return false;
+  let at = 0;
+  return parts.some(part => {
+    const [from, to] = [at, at + (part[1] ?? part[0])];
+    at = to;
+    const begins = from === 0 || content[from - 1] === NEWLINE ? from : content.indexOf(NEWLINE, from) + 1;
+    return part.length === 2 && begins >= from && content.subarray(begins, to).includes(NEWLINE);
+  });
 }
 
 /** Gives the files of a copy to another base, which may have them already. No base writes one again. */

@@ -32,9 +32,16 @@ export interface BaseLimits {
   readonly records: number;
   readonly fileBytes: number;
   readonly totalBytes: number;
+  /** For whole copies of files that could not be merged: they serve a later command that makes the file mergeable again. */
+  readonly unmergeableBytes: number;
 }
 
-const LIMITS: BaseLimits = { records: 100_000, fileBytes: 8 * 1024 ** 2, totalBytes: 256 * 1024 ** 2 };
+const LIMITS: BaseLimits = {
+  records: 100_000,
+  fileBytes: 8 * 1024 ** 2,
+  totalBytes: 256 * 1024 ** 2,
+  unmergeableBytes: 512 * 1024,
+};
 const INDEX = 'index';
 const MAX_INDEX_BYTES = 512 * 1024 ** 2;
 const CHUNK = 256 * 1024;
@@ -58,6 +65,8 @@ const recordSchema = z.strictObject({
   copy: z.int().optional(),
   /** What of the copy is that of the fork’s own file; absent for a whole copy. */
   shared: sharedSchema.optional(),
+  /** Of a file that needs no copy, since it cannot be merged. */
+  sha256: z.string().optional(),
   /** The fork removed everything below; what is there has no records of its own. */
   deep: z.literal(true).optional(),
 });
@@ -76,8 +85,8 @@ export interface BaseEntry {
   readonly size: number;
   /** Target of a link, a byte string. */
   readonly link: string | null;
-  /** Where its content is: in the workspace still, in a file of the base, or nowhere. */
-  readonly content: 'workspace' | { readonly copy: BaseCopy } | 'nowhere';
+  /** Where its content is: in the workspace still, in a file of the base, in the workspace if it is unchanged by its digest, or nowhere. */
+  readonly content: 'workspace' | { readonly copy: BaseCopy } | { readonly sha256: string } | 'nowhere';
   /** Whether the workspace may have had something else when the fork first changed it. */
   readonly isUnknown: boolean;
 }
@@ -107,6 +116,8 @@ export class ForkBase {
   readonly done = new Set<number>();
   copies = 0;
   bytes = 0;
+  /** Bytes of whole copies. */
+  wholeBytes = 0;
   #earliest: number | null = null;
   readonly #exact: boolean;
   readonly #times = new Map<number, FileTimes>();
@@ -152,12 +163,14 @@ export class ForkBase {
     };
   }
 
-  #contentOf({ copy: number, size = 0, shared, identity }: BaseRecord, host: Stats | null): BaseEntry['content'] {
+  #contentOf({ copy: number, size = 0, ...record }: BaseRecord, host: Stats | null): BaseEntry['content'] {
+    const { shared, identity, sha256 } = record;
     if (number !== undefined) {
       const copy = { directory: this.directory, number, size, shared };
       if (hasCopy(copy)) return { copy };
     }
-    return host && identity === identityOf(host) ? 'workspace' : 'nowhere';
+    if (host && identity === identityOf(host)) return 'workspace';
+    return sha256 === undefined ? 'nowhere' : { sha256 };
   }
 
   #present(
@@ -209,6 +222,7 @@ export class ForkBase {
     if (record.copy === undefined) return;
     this.copies = Math.max(this.copies, record.copy);
     this.bytes += storedBytes(record.size ?? 0, record.shared);
+    if (!record.shared) this.wholeBytes += record.size ?? 0;
   }
 }
 
@@ -468,7 +482,7 @@ class Recording implements Disposable {
   }
 
   // What is recorded of an entry besides; null where it changed meanwhile.
-  *#contentOf(met: Met): Generator<null, Pick<BaseRecord, 'link' | 'size' | 'copy' | 'shared'> | null> {
+  *#contentOf(met: Met): Generator<null, Pick<BaseRecord, 'link' | 'size' | 'copy' | 'shared' | 'sha256'> | null> {
     const { directory, name } = split(met.path);
     const { size } = met.host;
     if (met.host.isSymbolicLink()) {
@@ -495,7 +509,7 @@ class Recording implements Disposable {
     met: Met,
     directory: string,
     name: string,
-  ): Generator<null, Pick<BaseRecord, 'copy' | 'shared'> | 'changed' | null> {
+  ): Generator<null, Pick<BaseRecord, 'copy' | 'shared' | 'sha256'> | 'changed' | null> {
     const { host } = met;
     const from = this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name);
     if (from === null) return null;
@@ -505,14 +519,20 @@ class Recording implements Disposable {
       if (identityOf(fstatSync(from)) !== identityOf(host)) return 'changed';
       // One that an interrupted undo left may be a file of another fork’s base too.
       removeCopy(top, copy);
-      const shared = this.#shared(met, from, copy);
-      if (shared === null) yield* copyWhole(from, join(top, String(copy)), host.size);
-      if (identityOf(fstatSync(from)) === identityOf(host)) return { copy, ...(shared ? { shared } : {}) };
+      const found = this.#withoutCopy(this.#shared(met, from, copy), host.size);
+      if (found === null) yield* copyWhole(from, join(top, String(copy)), host.size);
+      if (identityOf(fstatSync(from)) === identityOf(host)) return found?.sha256 ? found : { copy, ...found };
       removeCopy(top, copy);
       return 'changed';
     } finally {
       closeSync(from);
     }
+  }
+
+  // Null where a whole copy is made: also of what no merge could use yet, as long as there is room for it.
+  #withoutCopy(found: ReturnType<typeof storeShared>, size: number): Pick<BaseRecord, 'shared' | 'sha256'> | null {
+    const hasRoom = this.#base.wholeBytes + size <= this.#limits.unmergeableBytes;
+    return found && 'sha256' in found && hasRoom ? null : found;
   }
 
   // A copy by what the layer’s own file lacks; null where that saves nothing, or where the file is not yet what it will be.

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import {
   appendFileSync,
   chmodSync,
@@ -10,6 +11,7 @@ import {
   rmSync,
   symlinkSync,
   truncateSync,
+  unlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -359,7 +361,7 @@ describe('the base of a fork', () => {
     write('w', { a: 'aaaa', b: 'bb', c: 'c' });
     const started = await later();
     write('1', { a: 'A', b: 'B', c: 'C' });
-    const report = await record(0, started, { records: 2, fileBytes: 3, totalBytes: 100 });
+    const report = await record(0, started, { records: 2, fileBytes: 3, totalBytes: 100, unmergeableBytes: 100 });
     expect(report).toEqual({ recorded: 2, copied: 1, unknown: 0, isComplete: false });
     expect((await changes({ base: true })).every(change => change.baseUnknown === undefined)).toBe(true);
     await later();
@@ -419,6 +421,34 @@ describe('the base of a fork', () => {
     await later();
     write('w', { a: 'host' });
     expect(await changes({ base: true })).toMatchObject([{ path: 'a', bytes: { before: 1 } }]);
-    expect(lstatSync(join(home, 'base/1')).mode & 0o777).toBe(0o600);
+    expect(lstatSync(index).mode & 0o777).toBe(0o600);
+  });
+
+  it('is known by its digest where a file was replaced as a whole, of which there are many', async () => {
+    const random = (): string => randomBytes(150_000).toString('hex');
+    const names = ['a', 'b', 'c', 'd'];
+    const files = Object.fromEntries(names.map(name => [name, random()]));
+    write('w', files);
+    const started = await later();
+    write('1', Object.fromEntries(names.map(name => [name, random()])));
+    expect(await record(0, started)).toMatchObject({ recorded: 4, copied: 1 });
+    await later();
+    // The same content in a new file, and another one.
+    for (const name of names) unlinkSync(join(workspace, name));
+    write('w', { ...files, d: random() });
+    const found = await entries({ base: true });
+    expect(found.map(({ change: { path, change, baseUnknown } }) => [path, change, baseUnknown])).toEqual(
+      names.map(name => [name, 'changed', undefined]),
+    );
+    const contents = await Promise.all(
+      found.map(async entry => {
+        await using base = await entry.openBase();
+        return base?.readFile('utf8');
+      }),
+    );
+    expect(contents).toEqual([files['a'], files['b'], files['c'], undefined]);
+    // A later command that puts it back has changed nothing.
+    write('2', { b: files['b'] ?? '', d: files['d'] ?? '' });
+    expect((await changes({ base: true })).map(({ path }) => path)).toEqual(['a', 'c']);
   });
 });

@@ -15,7 +15,7 @@ import type {
   ForkSides,
   WorkspaceDiff,
 } from '../../contract/fork.ts';
-import { openCopy } from './base-copies.ts';
+import { hasDigest, openCopy } from './base-copies.ts';
 import { BASE_ROOT, ForkBase } from './base.ts';
 import type { BaseBelow, BaseEntry } from './base.ts';
 import { LayerStack, kindOf, modeOf, pathIn, shown, sliced, split } from './layers.ts';
@@ -304,7 +304,8 @@ class DiffWalk {
     try {
       const other = before?.kind === 'file' && before.size === stats.size ? this.#openForRead(path, before) : null;
       try {
-        return yield* readBoth(file, other, stats);
+        const content = yield* readBoth(file, other, stats);
+        return before && hasContent(before, content.sha256) ? { ...content, isEqual: true } : content;
       } finally {
         if (other !== null) closeSync(other);
       }
@@ -322,7 +323,7 @@ class DiffWalk {
 
   // The file that a fork’s is compared with; null where it cannot be read, which makes them different.
   #openForRead(path: string, { content }: BaseEntry): number | null {
-    if (content === 'nowhere') return null;
+    if (content === 'nowhere' || (content !== 'workspace' && 'sha256' in content)) return null;
     const { directory, name } = split(path);
     const file =
       content === 'workspace'
@@ -341,7 +342,7 @@ class DiffWalk {
       after?.kind === 'file'
         ? this.#stack.files.openFile(pathIn(this.#stack.upper(after.layer), directory), name)
         : null;
-    const handle = file === null ? null : await handleOf(file);
+    const handle = await handleOf(file);
     if (!handle) throw new Error(`${JSON.stringify(shown(path).text)} is not a file that can be read`);
     return handle;
   }
@@ -349,16 +350,23 @@ class DiffWalk {
   async #openBase(path: string, before: BaseEntry | null): Promise<FileHandle | null> {
     if (before?.kind !== 'file' || before.isUnknown || before.content === 'nowhere') return null;
     const { directory, name } = split(path);
-    const file =
-      before.content === 'workspace'
-        ? this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name)
-        : openCopy(before.content.copy);
-    return file === null ? null : handleOf(file);
+    const { content, size } = before;
+    if (content !== 'workspace' && 'copy' in content) return handleOf(openCopy(content.copy));
+    const file = this.#stack.files.openFile(pathIn(this.#stack.workspace, directory), name);
+    if (file === null || content === 'workspace' || hasDigest(file, size, content.sha256)) return handleOf(file);
+    closeSync(file);
+    return null;
   }
 }
 
+// Whether a digest says that content is that of an entry.
+function hasContent({ content }: BaseEntry, sha256: string | undefined): boolean {
+  return typeof content === 'object' && 'sha256' in content && content.sha256 === sha256;
+}
+
 // Node.js makes no handle of a descriptor; the kernel opens the same file again by it.
-async function handleOf(file: number): Promise<FileHandle | null> {
+async function handleOf(file: number | null): Promise<FileHandle | null> {
+  if (file === null) return null;
   try {
     return fstatSync(file).isFile() ? await open(`/proc/self/fd/${file}`, constants.O_RDONLY) : null;
   } finally {

@@ -27,7 +27,7 @@ export const MAX_MERGE_BYTES = 4 * 1024 ** 2;
 const BINARY_BYTES = 8000;
 
 /** Whether content is taken for binary: a zero byte among the first 8,000, as in git. */
-function isBinary(content: Buffer): boolean {
+export function isBinary(content: Buffer): boolean {
   return content.subarray(0, BINARY_BYTES).includes(0);
 }
 
