@@ -17,7 +17,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { until } from '../support/waiting.ts';
 
-const NATS = '/var/lib/acode-engines/nats/root/usr/sbin/nats-server';
+/** The server of NATS. */
+export const NATS = '/var/lib/acode-engines/nats/root/usr/sbin/nats-server';
 const POSTGRES = '/usr/lib/postgresql';
 
 /** Whether this machine has no such servers: `.ci/engines/up` fetches them. */

@@ -16,7 +16,7 @@ export interface Example {
   readonly terminal?: true;
   /** Set where it needs a fork with changes: tests/forks/apply.test.ts has one. */
   readonly fork?: true;
-  /** Set where it needs a login, or a package from a registry. */
+  /** Set where it needs a login, a package from a registry, or a fleet. */
   readonly outside?: true;
 }
 
@@ -73,6 +73,42 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
     { type: 'acode run --tmp 256 --open-files 4096 "ls /tmp"', for: 'limits, one by one' },
     { type: 'acode run --learn -- npm test', for: 'asks which hosts it needs', project: true, terminal: true },
   ],
+  'acode fleet': [
+    {
+      type: 'acode fleet up --image node:20-alpine',
+      for: 'a fleet of this machine alone, until Ctrl-C',
+      outside: true,
+    },
+    { type: 'acode fleet run -- npm test', for: 'as if it ran here', outside: true },
+    { type: 'acode fleet submit --id build-7 "npm ci && npm test"', for: 'and go on', outside: true },
+    { type: 'acode fleet logs build-7', for: 'from its first byte on', outside: true },
+  ],
+  'acode fleet up': [
+    { type: 'acode fleet up --image node:20-alpine --slots 2', for: 'a server that this machine has', outside: true },
+    {
+      type: 'acode fleet up --image busybox --postgres postgres://acode@10.0.0.1/fleet',
+      for: 'on a database',
+      outside: true,
+    },
+  ],
+  'acode fleet join': [{ type: 'acode fleet join join.yml', for: 'with the file of the first host', outside: true }],
+  'acode fleet run': [
+    { type: 'acode fleet run -- npm test', for: 'with this workspace', outside: true },
+    { type: 'acode fleet run --id build-7 --files after.tar -- make', for: 'and what it left', outside: true },
+  ],
+  'acode fleet submit': [
+    {
+      type: 'acode fleet submit --priority low --attempts 1 -- ./nightly.sh',
+      for: 'begun at most once',
+      outside: true,
+    },
+  ],
+  'acode fleet logs': [{ type: 'acode fleet logs build-7', for: 'until it has ended', outside: true }],
+  'acode fleet cancel': [{ type: 'acode fleet cancel build-7', for: 'queued or running', outside: true }],
+  'acode fleet status': [{ type: 'acode fleet status --json build-7', for: 'for a program', outside: true }],
+  'acode fleet hosts': [{ type: 'acode fleet hosts', for: 'with the key of each', outside: true }],
+  'acode fleet drain': [{ type: 'acode fleet drain builder-3 --wait', for: 'before maintenance', outside: true }],
+  'acode fleet doctor': [{ type: 'acode fleet doctor', for: 'what is wrong, and what to do', outside: true }],
   'acode agent': [
     { type: 'acode agent claude', for: 'on a fork; at the end you apply, keep or discard', terminal: true },
     { type: 'acode agent codex -p "Fix the failing test"', for: 'one task, without a screen', outside: true },

@@ -13,6 +13,7 @@ import { dockerCommands, sandboxCommands } from './commands/sandbox.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { egressCommands } from './commands/egress.ts';
 import { explainCommand } from './commands/explain.ts';
+import { fleetCommands } from './commands/fleet.ts';
 import { forkCommands } from './commands/fork.ts';
 import { hookCommands } from './commands/hook.ts';
 import { initCommand } from './commands/init.ts';
@@ -73,6 +74,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(projectCommands(perform, 'build'))
     .addCommand(projectCommands(perform, 'test'))
     .addCommand(swarmCommands(perform))
+    .addCommand(fleetCommands(perform))
     .addCommand(sandboxCommands(perform))
     .commandsGroup('See what commands did, and decide:')
     .addCommand(forkCommands(perform))

@@ -147,4 +147,31 @@ export const FLEET_ERRORS = defineErrors({
     exit: 2,
     example: { file: '~/.config/acode/fleet.yml', reason: 'there is no such file' },
   }),
+  'ACODE-FLT-020': errorEntry<{ problems: readonly string[] }>({
+    title: 'there is no server for a fleet',
+    message: c =>
+      `This machine has no server that a fleet can stand on${c.problems.length === 0 ? '' : `: ${c.problems.join('; ')}`}.`,
+    hint: () =>
+      'acode downloads none. Put nats-server 2.12.3 or newer into the PATH (https://github.com/nats-io/nats-server/releases) or name it with `--nats-server`; or install PostgreSQL 13 or newer (`apt install postgresql`); or name a database with `--postgres postgres://…`.',
+    exit: 125,
+    example: { problems: ['/usr/sbin/nats-server is 2.9.10, and 2.12.3 or newer is needed'] },
+  }),
+  'ACODE-FLT-021': errorEntry<{ host: string }>({
+    title: 'the fleet has no such host',
+    message: c => `No worker with a lease is on a host called ${JSON.stringify(c.host)}.`,
+    hint: () => 'See which there are: `acode fleet hosts`.',
+    exit: 1,
+    example: { host: 'builder-3' },
+  }),
+  'ACODE-FLT-022': errorEntry<{ file: string; reason: string; remedy: string }>({
+    title: 'a fleet was not set up',
+    message: c => `${c.file}: ${c.reason}.`,
+    hint: c => c.remedy,
+    exit: 2,
+    example: {
+      file: '~/.config/acode/worker.yml',
+      reason: 'it is there already, with other content',
+      remedy: 'Compare both; `--replace` writes the new one.',
+    },
+  }),
 });

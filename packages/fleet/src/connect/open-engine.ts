@@ -15,6 +15,7 @@ export const engineSchema = z.union([
       monitors: urls.optional(),
       unsynced: z.boolean().optional(),
       credentials: z.string().optional(),
+      seed: z.string().startsWith('SU').optional(),
       ca_file: z.string().optional(),
       replicas: z.int().min(1).max(5).optional(),
       log_bytes: z.int().positive().optional(),
@@ -35,8 +36,10 @@ export type EngineAddress =
         readonly monitors?: readonly string[] | undefined;
         /** Whether servers may be used that acode cannot check. */
         readonly unsynced?: boolean | undefined;
-        /** A file with the credentials of a user: what `nsc` writes, or the seed of an nkey. */
+        /** A file with the credentials of a user. */
         readonly credentials?: string | undefined;
+        /** The seed of an nkey, in place of a file. */
+        readonly seed?: string | undefined;
         /** A file with certificates. */
         readonly ca_file?: string | undefined;
         /** How many servers keep each task. */
@@ -66,25 +69,24 @@ export interface FleetAddress {
 }
 
 /** Opens the engine that a file names. */
-export async function openEngine(
-  { engine, fleet }: FleetAddress,
-  signal?: AbortSignal,
-): Promise<FleetEngine> {
+export async function openEngine({ engine, fleet }: FleetAddress, signal?: AbortSignal): Promise<FleetEngine> {
   if ('postgres' in engine) {
     const { url, ca_file } = engine.postgres;
     return PostgresEngine.open({ url, fleet, ...(ca_file === undefined ? {} : { caFile: ca_file }) }, signal);
   }
-  const { servers, monitors, unsynced, credentials, ca_file, replicas, log_bytes, blob_bytes } = engine.nats;
-  const options = {
-    servers,
-    fleet,
-    ...(monitors === undefined ? {} : { monitors }),
-    ...(unsynced === undefined ? {} : { unsynced }),
-    ...(credentials === undefined ? {} : { credentials }),
-    ...(ca_file === undefined ? {} : { caFile: ca_file }),
-    ...(replicas === undefined ? {} : { replicas }),
-    ...(log_bytes === undefined ? {} : { logBytes: log_bytes }),
-    ...(blob_bytes === undefined ? {} : { blobBytes: blob_bytes }),
-  };
-  return NatsEngine.open(options, signal);
+  const { ca_file: caFile, log_bytes: logBytes, blob_bytes: blobBytes, ...same } = engine.nats;
+  return NatsEngine.open(
+    { ...present({ caFile, logBytes, blobBytes, ...same }), servers: engine.nats.servers, fleet },
+    signal,
+  );
+}
+
+/** Fields with a value. */
+type Present<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], undefined> };
+
+/** The fields that have a value. */
+export function present<Fields extends object>(fields: Fields): Present<Fields> {
+  const found = Object.entries(fields).filter(([, value]) => value !== undefined);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+  return Object.fromEntries(found) as Present<Fields>;
 }

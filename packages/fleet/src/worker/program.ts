@@ -50,7 +50,7 @@ async function work(path: string | undefined): Promise<void> {
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, signalled);
   const engine = await openEngine(file, stop.signal);
-  worker = await Worker.start({ file, engine, root, runtime, logger });
+  worker = await Worker.start({ file, engine, root, runtime, logger, onDrain: signalled });
   const { name, pool, slots, tenants } = file;
   logger.info(
     { worker: worker.id, name, pool, slots, tenants: tenants.size, key: worker.publicKey },

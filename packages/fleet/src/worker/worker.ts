@@ -43,6 +43,8 @@ export interface WorkerOptions {
   readonly runtime: string;
   /** Receives log lines; none by default. */
   readonly logger?: Logger;
+  /** The operator asked this worker to leave (`acode fleet drain`): it is to be closed. */
+  readonly onDrain?: () => void;
   /** The times of its lease, for tests. */
   readonly lease?: Partial<LeaseTimes>;
 }
@@ -68,6 +70,7 @@ export class Worker {
   readonly #running = new Map<string, Running>();
   readonly #work = new Set<Promise<void>>();
   readonly #closing = new AbortController();
+  #isDraining = false;
   #id = '';
   #lease: LeaseKeeper | null = null;
   #listening: AsyncDisposable | null = null;
@@ -145,7 +148,8 @@ export class Worker {
   #body(): string {
     const { name, pool, slots, level } = this.#file;
     const tasks = [...this.#running.values()].map(({ claim: { tenant, id, attempt } }) => ({ tenant, id, attempt }));
-    return JSON.stringify({ name, pool, slots, level, tasks, key: this.#keys.publicKey });
+    const draining = this.#isDraining || this.#closing.signal.aborted;
+    return JSON.stringify({ name, pool, slots, level, tasks, draining, key: this.#keys.publicKey });
   }
 
   // Everything ends, whatever it is doing: in a few seconds another worker may begin the same tasks.
@@ -344,6 +348,11 @@ export class Worker {
 
   #noticed(text: string): void {
     const [what, tenant, id] = text.split(' ');
+    if (what === 'drain' && !this.#isDraining) {
+      this.#isDraining = true;
+      this.#log('info', { worker: this.#id }, 'the operator drains this worker');
+      this.#options.onDrain?.();
+    }
     if (what !== 'cancel') return;
     for (const running of this.#running.values())
       if (running.claim.tenant === tenant && running.claim.id === id) void this.#keepCancelled(running);

@@ -2,7 +2,7 @@
 
 import { JetStreamApiError, JetStreamError, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
-import { connect, credsAuthenticator, errors, headers } from '@nats-io/transport-node';
+import { connect, credsAuthenticator, errors, headers, nkeyAuthenticator } from '@nats-io/transport-node';
 import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node';
 import { readFile } from 'node:fs/promises';
 import { FLEET_ERRORS } from '../../errors.ts';
@@ -57,6 +57,8 @@ export interface NatsEngineOptions extends StreamSizes {
   readonly replicas?: number;
   /** A file with the credentials of a user. */
   readonly credentials?: string;
+  /** The seed of an nkey, in place of a file. */
+  readonly seed?: string;
   /** A file with the certificates that the servers’ own are checked against. */
   readonly caFile?: string;
   /** How long a delivery hides a task, in milliseconds; 30,000 by default. */
@@ -305,7 +307,7 @@ function assertMonitored({ monitors = [], unsynced }: NatsEngineOptions, engine:
 }
 
 async function connected(options: NatsEngineOptions, engine: string): Promise<NatsConnection> {
-  const { servers, credentials, caFile } = options;
+  const { servers, credentials, seed, caFile } = options;
   const parts: ConnectionOptions = {
     servers: [...servers],
     name: 'acode',
@@ -320,6 +322,7 @@ async function connected(options: NatsEngineOptions, engine: string): Promise<Na
     noAsyncTraces: true,
     ...(caFile === undefined ? {} : { tls: { caFile } }),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
+    ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
   };
   try {
     return await connect(parts);

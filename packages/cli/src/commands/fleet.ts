@@ -1,0 +1,161 @@
+// `acode fleet`: commands on many hosts, if the package of the fleet is installed.
+
+import { Command, Option } from '@commander-js/extra-typings';
+import { environmentOptions } from '../arguments/environment-options.ts';
+import { cpus, size, texts } from '../arguments/sandbox-values.ts';
+import { count, seconds } from '../arguments/values.ts';
+import type { Perform } from '../call.ts';
+import { flagsOf } from './exec.ts';
+
+const FILE = ['--file <path>', 'the fleet’s file (default: fleet.yml beside your configuration)'] as const;
+const LEVELS = ['docker', 'gvisor', 'microvm'] as const;
+
+/** The group. */
+export function fleetCommands(perform: Perform) {
+  return new Command('fleet')
+    .description('Run commands on many hosts (needs the package @acode/fleet)')
+    .enablePositionalOptions()
+    .addCommand(upCommand(perform))
+    .addCommand(joinCommand(perform))
+    .addCommand(taskCommand(perform, 'run'))
+    .addCommand(taskCommand(perform, 'submit'))
+    .addCommand(logsCommand(perform))
+    .addCommand(cancelCommand(perform))
+    .addCommand(statusCommand(perform))
+    .addCommand(hostsCommand(perform))
+    .addCommand(drainCommand(perform))
+    .addCommand(doctorCommand(perform));
+}
+
+function upCommand(perform: Perform) {
+  return new Command('up')
+    .description('Start a fleet on this machine: a server that it has, and a worker; until a signal')
+    .addOption(
+      new Option('--image <image>', 'image that tasks may use, the first one by default; repeatable').argParser(texts),
+    )
+    .addOption(new Option('--slots <number>', 'tasks at once (default: 4)').argParser(count))
+    .addOption(new Option('--level <level>', 'least isolation level (default: docker)').choices(LEVELS))
+    .option('--name <name>', 'name of the fleet (default: acode)')
+    .option('--nats-server <path>', 'the nats-server to start (default: the one in PATH)')
+    .option('--postgres <url>', 'a PostgreSQL that runs already, in place of a server of its own')
+    .option('--listen <address>', 'address that other hosts reach; needs a certificate (default: this machine only)')
+    .option('--tls-cert <file>', 'certificate of the server')
+    .option('--tls-key <file>', 'its key')
+    .option('--tls-ca <file>', 'what the certificate is checked against')
+    .action((options, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).up(call, options)),
+    );
+}
+
+function joinCommand(perform: Perform) {
+  return new Command('join')
+    .description('Make this machine a worker of a fleet; until a signal')
+    .argument('<file>', 'the file that `acode fleet up --listen` or the operator wrote; - reads standard input')
+    .option('--replace', 'replace the worker’s file of before')
+    .action((file, { replace }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).join(call, file, replace === true)),
+    );
+}
+
+function taskCommand(perform: Perform, verb: 'run' | 'submit') {
+  const about =
+    verb === 'run'
+      ? 'Run one command on the fleet, as if it ran here; a signal cancels it'
+      : 'Submit a command, print its id, and return';
+  return new Command(verb)
+    .description(about)
+    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
+    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
+    .passThroughOptions()
+    .option('--id <id>', 'id of the task; the same id again is the same task (default: a random one)')
+    .option('--pool <pool>', 'pool of workers')
+    .addOption(new Option('--priority <priority>', 'how urgent it is').choices(['high', 'normal', 'low'] as const))
+    .option('--image <image>', 'image, one that the pool allows (default: the pool’s)')
+    .addOption(new Option('--level <level>', 'isolation level, the pool’s or stronger').choices(LEVELS))
+    .addOption(new Option('--timeout <time>', 'time limit: seconds, or 5m, 1h30m').argParser(seconds))
+    .addOption(new Option('--memory <size>', 'memory limit').argParser(size))
+    .addOption(new Option('--cpus <number>', 'CPU limit').argParser(cpus))
+    .addOption(new Option('--pids <number>', 'process limit').argParser(count))
+    .addOption(
+      new Option('--allow <host>', 'host or preset that it may reach; repeatable (default: no network)').argParser(
+        texts,
+      ),
+    )
+    .addOption(environmentOptions().env)
+    .addOption(environmentOptions().file)
+    .addOption(
+      new Option('--attempts <number>', 'most workers that begin it, if each dies (default: 3)').argParser(count),
+    )
+    .option('--empty', 'begin in an empty directory, not with this workspace')
+    .option('--stdin', 'pass standard input on, at most 64 KiB of text')
+    .addOption(
+      new Option('--files <archive>', 'write the workspace as the command left it, for `acode fork import`').hideHelp(
+        verb === 'submit',
+      ),
+    )
+    .option(...FILE)
+    .action((argv, options, command) =>
+      perform(command, async call =>
+        (await import('../fleet/verbs.ts')).task(call, verb, argv, options, flagsOf(command)),
+      ),
+    );
+}
+
+function logsCommand(perform: Perform) {
+  return new Command('logs')
+    .description('Print what a task prints, from its first byte, until it has ended')
+    .argument('<task>', 'id of a task')
+    .option(...FILE)
+    .action((id, { file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, 'logs', id, file)),
+    );
+}
+
+function cancelCommand(perform: Perform) {
+  return new Command('cancel')
+    .description('Cancel a task')
+    .argument('<task>', 'id of a task')
+    .option(...FILE)
+    .action((id, { file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, 'cancel', id, file)),
+    );
+}
+
+function statusCommand(perform: Perform) {
+  return new Command('status')
+    .description('Show the pools and your tasks, or one task')
+    .argument('[task]', 'id of a task')
+    .option(...FILE)
+    .action((id, { file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, 'status', id, file)),
+    );
+}
+
+function hostsCommand(perform: Perform) {
+  return new Command('hosts')
+    .description('List the hosts of the fleet, and what they run')
+    .option(...FILE)
+    .action(({ file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).hosts(call, file)),
+    );
+}
+
+function drainCommand(perform: Perform) {
+  return new Command('drain')
+    .description('Have a host end what it runs, take no more, and leave the fleet')
+    .argument('<host>', 'name of a host, or its worker')
+    .option('--wait', 'return when it has left')
+    .option(...FILE)
+    .action((host, { wait, file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).drain(call, host, wait === true, file)),
+    );
+}
+
+function doctorCommand(perform: Perform) {
+  return new Command('doctor')
+    .description('Check whether you can submit, and whether the fleet can run it')
+    .option(...FILE)
+    .action(({ file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).doctor(call, file)),
+    );
+}

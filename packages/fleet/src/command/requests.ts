@@ -1,0 +1,94 @@
+// Requests of the command line: what `acode fleet …` sends to the program of this package, and what comes back.
+
+import * as z from 'zod';
+
+const reach = { file: z.string().optional() };
+const count = z.int().positive();
+
+const taskFields = {
+  command: z.union([z.string(), z.array(z.string()).min(1)]),
+  id: z.string().optional(),
+  pool: z.string().optional(),
+  priority: z.enum(['high', 'normal', 'low']).optional(),
+  image: z.string().optional(),
+  level: z.enum(['docker', 'gvisor', 'microvm']).optional(),
+  timeoutMs: count.optional(),
+  memoryBytes: count.optional(),
+  cpus: z.number().positive().optional(),
+  pids: count.optional(),
+  allow: z.array(z.string()).optional(),
+  env: z.record(z.string(), z.string()).optional(),
+  cwd: z.string().optional(),
+  attempts: count.optional(),
+  /** The directory that is packed; null for none. */
+  workspace: z.string().nullable(),
+  /** Whether standard input is read. */
+  stdin: z.boolean(),
+  /** Where the workspace goes as the command left it. */
+  files: z.string().optional(),
+};
+
+const serverFields = {
+  fleet: z.string().optional(),
+  natsServer: z.string().optional(),
+  postgres: z.string().optional(),
+  listen: z.string().optional(),
+  tlsCert: z.string().optional(),
+  tlsKey: z.string().optional(),
+  tlsCa: z.string().optional(),
+};
+
+const workerFields = {
+  images: z.array(z.string()).optional(),
+  slots: count.optional(),
+  level: z.enum(['docker', 'gvisor', 'microvm']).optional(),
+  socket: z.string().optional(),
+};
+
+/** Every request. */
+export const requestSchema = z.discriminatedUnion('verb', [
+  z.strictObject({ verb: z.literal('submit'), ...reach, ...taskFields }),
+  z.strictObject({ verb: z.literal('run'), ...reach, ...taskFields }),
+  z.strictObject({ verb: z.literal('logs'), ...reach, id: z.string() }),
+  z.strictObject({ verb: z.literal('cancel'), ...reach, id: z.string() }),
+  z.strictObject({ verb: z.literal('status'), ...reach, id: z.string().optional() }),
+  z.strictObject({ verb: z.literal('hosts'), ...reach }),
+  z.strictObject({ verb: z.literal('drain'), ...reach, host: z.string(), wait: z.boolean() }),
+  z.strictObject({ verb: z.literal('doctor'), ...reach }),
+  z.strictObject({ verb: z.literal('up'), ...serverFields, ...workerFields }),
+  z.strictObject({ verb: z.literal('join'), from: z.string(), replace: z.boolean(), socket: z.string().optional() }),
+]);
+
+/** One request. */
+export type FleetRequest = z.infer<typeof requestSchema>;
+
+/** The request of one verb. */
+export type RequestOf<Verb extends FleetRequest['verb']> = Extract<FleetRequest, { verb: Verb }>;
+
+/** From the command line to the program. */
+export type ToProgram =
+  | { readonly is: 'request'; readonly request: unknown }
+  /** The last piece of output has been written. */
+  | { readonly is: 'more' }
+  /** A signal came. */
+  | { readonly is: 'stop' };
+
+/** From the program to the command line. */
+export type FromProgram =
+  | { readonly is: 'output'; readonly stream: 1 | 2; readonly bytes: Uint8Array }
+  | { readonly is: 'say'; readonly text: string }
+  | { readonly is: 'value'; readonly schema: string; readonly value: object }
+  | { readonly is: 'failed'; readonly error: object }
+  | { readonly is: 'ended'; readonly status: number };
+
+/** The command line, as a verb sees it. */
+export interface Terminal {
+  /** Aborted by the first signal. */
+  readonly signal: AbortSignal;
+  /** Passes on what a task printed; resolves when there is room for more. */
+  output(stream: 1 | 2, bytes: Uint8Array): Promise<void>;
+  /** Tells a person something. */
+  say(text: string): void;
+  /** The one result of the command. */
+  value(schema: string, value: object): void;
+}

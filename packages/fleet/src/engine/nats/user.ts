@@ -1,0 +1,15 @@
+// User of a NATS server: an nkey, whose seed stays with the client.
+
+import { nkeys } from '@nats-io/transport-node';
+
+/** An nkey: its seed proves who connects, its public key stands in the server’s configuration. */
+export interface NatsUser {
+  readonly seed: string;
+  readonly publicKey: string;
+}
+
+/** Makes a user. */
+export function makeNatsUser(): NatsUser {
+  const user = nkeys.createUser();
+  return { seed: new TextDecoder().decode(user.getSeed()), publicKey: user.getPublicKey() };
+}

@@ -1,0 +1,163 @@
+// `acode fleet …` through the built command: a server that this machine has, a worker on a real engine, and the files that join them.
+
+import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { BIN, Bench } from '../cli/bench.ts';
+import type { Ended } from '../cli/bench.ts';
+import { images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
+import { until } from '../support/waiting.ts';
+import { NATS, withoutServers } from './servers.ts';
+
+const FIRST_MS = 120_000;
+
+describe.skipIf(withoutEngines || withoutServers)('acode fleet', () => {
+  let bench: Bench;
+  let up: ReturnType<Bench['start']>;
+  const fleet = (...argv: readonly string[]): Promise<Ended> => bench.call(['fleet', ...argv]);
+  const json = async (...argv: readonly string[]): Promise<Record<string, unknown>> => {
+    const { stdout } = await fleet(...argv, '--json');
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    return JSON.parse(stdout.toString()) as Record<string, unknown>;
+  };
+  const sandboxes = (): Promise<number> =>
+    withEngine(mainEngine, async engine => {
+      const found = await engine.containers.list({
+        labels: ['acode.task=stopped'],
+        all: true,
+        signal: AbortSignal.timeout(60_000),
+      });
+      return found.length;
+    });
+
+  beforeAll(async () => {
+    bench = await Bench.at(mainEngine);
+    await writeFile(join(bench.workspace, 'in.txt'), 'of the workspace\n');
+    up = bench.start(['fleet', 'up', '--json', '--image', images.busybox, '--slots', '2', '--nats-server', NATS]);
+    const ended = up.ended.then(({ stderr }) => Promise.reject(new Error(`it ended: ${stderr}`)));
+    ended.catch(() => undefined);
+    const first = new Promise<string>(resolve => {
+      let text = '';
+      up.child.stdout?.on('data', chunk => {
+        text += String(chunk);
+        if (text.endsWith('\n')) resolve(text);
+      });
+    });
+    expect(JSON.parse(await Promise.race([first, ended]))).toMatchObject({
+      schema: 'acode.fleet-up/1',
+      worker: { slots: 2 },
+    });
+  }, FIRST_MS);
+  afterAll(async () => {
+    up?.child.kill('SIGKILL');
+    await bench?.[Symbol.asyncDispose]();
+  });
+
+  it('runs a command as if it ran here: workspace, streams, input, status and what it left', async () => {
+    const ran = await bench.call(
+      [
+        'fleet',
+        'run',
+        '--stdin',
+        '--files',
+        'after.tar',
+        '--env',
+        'X=x',
+        'cat in.txt -; echo $X >made.txt; echo err >&2; exit 3',
+      ],
+      { stdin: Buffer.from('of the input\n') },
+    );
+    expect(ran).toMatchObject({ status: 3, stderr: 'err\n' });
+    expect(ran.stdout.toString()).toBe('of the workspace\nof the input\n');
+    const names = execFileSync('tar', ['-tf', join(bench.workspace, 'after.tar')], { encoding: 'utf8' });
+    expect(names).toContain('made.txt');
+    const long = await fleet('run', '--json', '--timeout', '1', '--empty', '--', 'sleep', '60');
+    expect(long.status).toBe(124);
+    expect(JSON.parse(long.stdout.toString())).toMatchObject({ schema: 'acode.fleet-run/1', state: 'timed_out' });
+  });
+
+  it('submits, follows and shows a task, and the same id again is the same task', async () => {
+    const submitted = await fleet('submit', '--id', 'build-7', 'echo begun; sleep 1; echo ended');
+    expect(submitted.stdout.toString()).toBe('build-7\n');
+    // Control: nobody has read its end.
+    expect(await json('status')).toMatchObject({ tenant: 'local', tasks: [{ id: 'build-7' }] });
+    expect((await fleet('logs', 'build-7')).stdout.toString()).toBe('begun\nended\n');
+    const again = await fleet('run', '--id', 'build-7', 'echo another');
+    expect(again).toMatchObject({ status: 0 });
+    expect(again.stdout.toString()).toBe('begun\nended\n');
+    expect(await json('status', 'build-7')).toMatchObject({ state: 'succeeded', attempt: 1 });
+    expect(await json('status')).toMatchObject({ tasks: [] });
+    expect(await fleet('status', 'unknown')).toMatchObject({ status: 1 });
+  });
+
+  it('cancels a task by its id, and one whose command line gets a signal', async () => {
+    await fleet('submit', '--id', 'cancelled', 'sleep 600');
+    await fleet('cancel', 'cancelled');
+    await until(async () => (await json('status', 'cancelled'))['state'] === 'cancelled');
+    const running = bench.start(['fleet', 'run', '--id', 'stopped', 'echo begun; sleep 600']);
+    await once(running.child.stdout ?? running.child, 'data');
+    expect(await sandboxes()).toBe(1);
+    running.child.kill('SIGINT');
+    expect(await running.ended).toMatchObject({ status: 130 });
+    await until(async () => (await sandboxes()) === 0);
+  });
+
+  it('says what is wrong, and what to type next', async () => {
+    expect(await json('doctor')).toMatchObject({
+      checks: [
+        { id: 'file', status: 'ok' },
+        { status: 'ok' },
+        { status: 'ok' },
+        { status: 'ok' },
+        { status: 'ok' },
+        { id: 'hosts', status: 'ok' },
+      ],
+    });
+    expect(await json('doctor', '--file', 'nowhere.yml')).toMatchObject({ checks: [{ id: 'file', status: 'failed' }] });
+    const other = await fleet('run', '--image', images.debian, 'true');
+    expect(other).toMatchObject({ status: 125 });
+    expect(other.stderr).toContain('ACODE-FLT-008');
+    const without = await bench.call(['fleet', 'up', '--image', 'x', '--nats-server', join(dirname(NATS), 'nowhere')]);
+    expect(without.status).toBe(125);
+    expect(without.stderr).toMatch(/ACODE-FLT-020[^]*--nats-server/);
+  });
+
+  it('needs its package, and says how to install it', async () => {
+    const alone = join(bench.workspace, '..', 'alone', 'node_modules', 'acode');
+    await mkdir(alone, { recursive: true });
+    await cp(join(dirname(BIN), '..'), alone, { recursive: true, filter: source => !source.includes('node_modules') });
+    const path = join(alone, 'bin', 'acode.js');
+    const lines = ['fleet status', 'worker'].map(words => {
+      try {
+        execFileSync(process.execPath, [path, ...words.split(' ')], {
+          env: bench.env,
+          cwd: bench.workspace,
+          stdio: 'pipe',
+        });
+        return '';
+      } catch (error) {
+        return error instanceof Error && 'stderr' in error ? String(error.stderr) : '';
+      }
+    });
+    for (const line of lines) expect(line).toContain('npm install -g @acode/fleet@');
+    // Nothing of it is in what everybody installs.
+    const manifest: unknown = JSON.parse(await readFile(join(alone, 'package.json'), 'utf8'));
+    expect(manifest).not.toHaveProperty('dependencies');
+    expect(await readFile(join(alone, 'bin', 'THIRD-PARTY-LICENSES.txt'), 'utf8')).not.toMatch(/@nats-io|^pg /m);
+  });
+
+  it('drains the host, and ends with its server', async () => {
+    const { items } = await json('hosts');
+    expect(items).toMatchObject([{ slots: 2, draining: false }]);
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion
+    const [{ name }] = items as [{ name: string }];
+    const drained = fleet('drain', name);
+    expect(await up.ended).toMatchObject({ status: 0 });
+    expect((await drained).stderr).not.toContain('ACODE-FLT-021');
+    const away = await fleet('hosts');
+    expect(away).toMatchObject({ status: 125 });
+    expect(away.stderr).toContain('ACODE-FLT-001');
+  });
+});
