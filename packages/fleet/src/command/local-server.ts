@@ -7,6 +7,7 @@ import { existsSync, mkdirSync, openSync, closeSync, readFileSync, readdirSync }
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import { Client } from 'pg';
 import { readPrivateFile, writePrivateFile } from '@acode/sandbox';
 import * as z from 'zod';
 import type { EngineAddress } from '../connect/open-engine.ts';
@@ -176,17 +177,26 @@ async function startPostgres({ path, version }: Found, directory: string, signal
     ['-D', data, ...settings.flatMap(setting => ['-c', setting])],
     join(directory, 'server.log'),
   );
-  const asked = ['-q', '-h', '127.0.0.1', '-p', String(port)];
-  await server.ready(
-    async () => execute(join(path, 'pg_isready'), asked, { timeout: ASK_MS }).then(() => true),
-    signal,
-  );
+  const url = `postgres://acode:${password}@127.0.0.1:${port}/postgres`;
+  await server.ready(() => answers(url), signal);
   return {
     name: `PostgreSQL ${version}`,
-    address: { postgres: { url: `postgres://acode:${password}@127.0.0.1:${port}/postgres` } },
+    address: { postgres: { url } },
     remote: null,
     [Symbol.asyncDispose]: () => server.end('SIGINT'),
   };
+}
+
+async function answers(url: string): Promise<boolean> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: ASK_MS, query_timeout: ASK_MS });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    await client.query('SELECT 1');
+    return true;
+  } finally {
+    await client.end();
+  }
 }
 
 /** A server as a process of this one. */
