@@ -1393,6 +1393,16 @@ export const PROTECTIONS = [
     [['packages/agents/src/agents.test.ts', 'is copied by key']],
   ),
   one(
+    'requests beyond the budget of a sandbox are sent',
+    [`${SRC}/egress/proxy/budget.ts`, 'if (spent === null)', "if (spent !== 'none')"],
+    [[`${SRC}/egress/proxy/budget.test.ts`, 'of requests refuses the one after']],
+  ),
+  one(
+    'a command goes on when its budget is used up',
+    [`${SRC}/isolation/supervise.ts`, 'if (!timedOut && !hasEnded) end();', ''],
+    [[`${SRC}/isolation/supervise.test.ts`, 'ends one that is stopped']],
+  ),
+  one(
     'a file of agents that others can write counts',
     ['packages/agents/src/known.ts', ' || (found.mode & OTHERS_WRITE) !== 0', ''],
     [['packages/agents/src/agents.test.ts', 'is refused where a key is unknown']],
@@ -1671,11 +1681,7 @@ export const PROTECTIONS = [
   ),
   one(
     'logins: a sandbox may end them',
-    [
-      PROXY,
-      "if (loginRequest(this.#plan.credentials, asked)?.does === 'end') throw new Refused('login-kept', rule.id);",
-      '',
-    ],
+    [PROXY, "if (does === 'end') throw new Refused('login-kept', rule.id);", ''],
     [[LOGINS, 'refreshed here and ended nowhere']],
   ),
   one(

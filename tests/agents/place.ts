@@ -12,12 +12,16 @@ import { ModelHost, agentsFile, lines } from './model-host.ts';
 
 // The programs of the presets, fetched once for a machine by tests/agents/programs-of-presets.mjs.
 const STORE = process.env['ACODE_AGENT_PROGRAMS'] ?? '/var/lib/acode-engines/agents/acode/programs';
-const stored = existsSync(STORE) ? readdirSync(STORE) : [];
+/** What is there of them, by id. */
+export const stored: readonly string[] = existsSync(STORE) ? readdirSync(STORE) : [];
 
 /** The key of the model, as the person has it. */
 export const KEY = `sk-test-${'k3y'.repeat(12)}`;
 /** What is in the person’s files and nobody inside may find. */
 export const CANARY = 'canary-77e1f0';
+
+/** What is beside it in the same files and does no harm: that it is inside shows that the files were read. */
+export const COPIED = 'copied-2f81';
 
 /** The agents to try. ACODE_AGENT_NAMES names others, such as `codex,gemini`; the long test suite tries all of them. */
 export const agents = (process.env['ACODE_AGENT_NAMES'] ?? 'claude').split(',');
@@ -57,10 +61,14 @@ export class AgentPlace implements AsyncDisposable {
     this.script = script;
   }
 
-  /** `variable` holds the key; `withProgram` is false where the program is to be fetched from npm. */
+  /** `variable` holds the key; `withProgram` is false where the program is to be fetched from npm; `image` is that of the sandbox. */
   static async open(
     name: string,
-    { variable = 'ACODE_TEST_KEY', withProgram = true }: { variable?: string; withProgram?: boolean } = {},
+    {
+      variable = 'ACODE_TEST_KEY',
+      withProgram = true,
+      image = images.debian,
+    }: { variable?: string; withProgram?: boolean; image?: string } = {},
   ): Promise<AgentPlace> {
     const script: Lines = { all: [], atEnd: null };
     const host = await ModelHost.listen(
@@ -80,7 +88,7 @@ export class AgentPlace implements AsyncDisposable {
     const roots = join(bench.env['XDG_CONFIG_HOME'] ?? '', 'roots.pem');
     writeFileSync(roots, `${host.site.pem}\n${canary.pem}`);
     await bench.configure({
-      images: { default: images.debian },
+      images: { default: image },
       network: { private_hosts: ['*.acode.test'], ca_file: roots },
     });
     writeFileSync(place.agentsFile, agentsFile(name, host.host, variable), { mode: 0o600 });
@@ -148,14 +156,14 @@ function canaries(home: string): void {
     mkdirSync(join(home, path, '..'), { recursive: true });
     writeFileSync(join(home, path), typeof content === 'string' ? content : JSON.stringify(content), { mode: 0o600 });
   };
-  const server = { command: 'docs', env: { KEY: CANARY }, headers: { Authorization: CANARY } };
+  const server = { command: 'docs', args: [COPIED], env: { KEY: CANARY }, headers: { Authorization: CANARY } };
   put('.claude.json', { oauthAccount: { id: CANARY }, env: { A: CANARY }, mcpServers: { docs: server } });
   put('.claude/settings.json', { model: 'opus', env: { A: CANARY }, apiKeyHelper: CANARY });
   put('.claude/.credentials.json', { token: CANARY });
   put('.codex/auth.json', { OPENAI_API_KEY: CANARY, tokens: { access_token: CANARY } });
   put(
     '.codex/config.toml',
-    `model = "gpt-5.5"\n[mcp_servers.docs]\ncommand = "docs"\nenv = { KEY = "${CANARY}" }\nhttp_headers = { Authorization = "${CANARY}" }\n`,
+    `model = "gpt-5.5"\n[mcp_servers.docs]\ncommand = "docs"\nargs = ["${COPIED}"]\nenv = { KEY = "${CANARY}" }\nhttp_headers = { Authorization = "${CANARY}" }\n`,
   );
   put('.gemini/oauth_creds.json', { access_token: CANARY });
   put('.gemini/.env', `GEMINI_API_KEY=${CANARY}\n`);
@@ -163,7 +171,7 @@ function canaries(home: string): void {
   put('.local/share/opencode/auth.json', { anthropic: { type: 'api', key: CANARY } });
   put('.config/opencode/opencode.json', {
     provider: { anthropic: { options: { apiKey: CANARY, headers: { Authorization: CANARY } } } },
-    mcp: { docs: { type: 'remote', url: 'https://docs.example', headers: { Authorization: CANARY } } },
+    mcp: { docs: { type: 'remote', url: `https://docs.example/${COPIED}`, headers: { Authorization: CANARY } } },
   });
 }
 

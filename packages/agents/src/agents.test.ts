@@ -202,6 +202,8 @@ describe('the user’s own configuration', () => {
   });
 });
 
+const STUCK_MS = 10_000;
+
 describe('the program that starts an agent', () => {
   async function start(seeds: Partial<Seeds>, more: Record<string, string> = {}): Promise<string> {
     const program = join(home, 'start');
@@ -217,6 +219,9 @@ describe('the program that starts an agent', () => {
     return execFileSync(program, ['sh', '-c', 'env | grep -c ACODE_SEED; :; echo "$PATH"'], {
       env: { ...env, ...more, ...seedVariables(all) },
       encoding: 'utf8',
+      // A program that opens a FIFO would wait for ever, and this process with it.
+      timeout: STUCK_MS,
+      killSignal: 'SIGKILL',
       // grep finds nothing, and that is a status of 1.
     });
   }

@@ -22,6 +22,7 @@ const LEFT = 129;
 export async function runAgent(call: Call, name: string, form: AgentForm): Promise<number> {
   const preset = await agentOrProgram(name, call.io.env);
   refuseMode(call, form);
+  refuseBudget(preset, form);
   const ended = await call.withHost(acode => session(call, acode, { preset, form, args: call.argv ?? [] }));
   const status = statusOf(ended.result);
   if (call.options.json) {
@@ -43,6 +44,14 @@ function refuseMode(call: Call, { prompt }: AgentForm): void {
   );
 }
 
+function refuseBudget({ name, network }: AgentPreset, { budget = {} }: AgentForm): void {
+  if ((budget.requests ?? budget.tokens) === undefined || network?.credential !== undefined) return;
+  throw new UsageError(
+    `${name} has no key that acode adds to its requests, so that acode cannot count them.`,
+    'Limit the time: --budget minutes=30.',
+  );
+}
+
 // What an agent reports of itself is no evidence that its commands worked.
 function statusOf(result: RunResult | null): number {
   if (result === null) return LEFT;
@@ -54,20 +63,26 @@ function requestsOf(network: readonly EgressConnection[] = []): number {
   return network.reduce((sum, { verdict, count }) => sum + (verdict === 'allowed' ? count : 0), 0);
 }
 
+function tokensOf(network: readonly EgressConnection[] = []): number {
+  return network.reduce((sum, { tokens = 0 }) => sum + tokens, 0);
+}
+
 function reportOf(
   { name, version }: AgentPreset,
   { result, fork, diff, leftOut, state }: Ended,
   status: number,
 ): object {
+  const { network, riskyChanges = [] } = result ?? {};
   return {
     agent: name,
     version: version ?? null,
     status,
     state,
-    requests: requestsOf(result?.network),
+    requests: requestsOf(network),
+    tokens: tokensOf(network),
     fork: fork === null ? null : { id: fork.id, name: fork.name },
     changes: diff?.counts ?? null,
-    riskyChanges: diff?.riskyChanges ?? result?.riskyChanges ?? [],
+    riskyChanges: diff?.riskyChanges ?? riskyChanges,
     leftOut,
     result,
   };
@@ -80,9 +95,20 @@ function summaryOf(preset: AgentPreset, form: AgentForm, ended: Ended): string[]
   return [
     endLine(preset, result),
     ...denials.map(denial => `acode: ${denialLine(denial, style)}`),
+    ...maskedLine(result?.masked ?? []),
     changedLine(ended),
     ...riskyLines(diff?.riskyChanges ?? result?.riskyChanges ?? [], '`acode fork diff` lists all.', RISKY_HEAD),
   ];
+}
+
+const MAX_MASKED = 6;
+
+function maskedLine(masked: readonly string[]): string[] {
+  if (masked.length === 0) return [];
+  const rest = masked.length - MAX_MASKED;
+  const shown = masked.slice(0, MAX_MASKED).map(oneLine).join(', ');
+  const more = rest > 0 ? ` and ${rest} more` : '';
+  return [`acode: empty inside, because they may hold secrets: ${shown}${more}. \`acode masks list\` says why.`];
 }
 
 // Without a fork, what it changed is in the workspace already.
@@ -99,9 +125,19 @@ function changedLine({ result, fork, diff }: Ended): string {
 function endLine({ name, title }: AgentPreset, result: RunResult | null): string {
   if (result === null) return `acode: you ended ${title} with Enter ~ .`;
   const seconds = Math.round(result.durationMs / 1000);
-  const requests = requestsOf(result.network);
-  const how = result.timedOut ? 'reached its time limit' : `ended with status ${result.exitCode ?? 'none'}`;
-  return `acode: ${name} ${how} after ${seconds} s and ${plural(requests, 'request')}.`;
+  const tokens = tokensOf(result.network);
+  const used = [
+    `${seconds} s`,
+    plural(requestsOf(result.network), 'request'),
+    ...(tokens > 0 ? [plural(tokens, 'token')] : []),
+  ];
+  return `acode: ${name} ${howEnded(result)} after ${used.slice(0, -1).join(', ')} and ${used.at(-1)}.`;
+}
+
+function howEnded({ timedOut, limitExceeded, exitCode }: RunResult): string {
+  if (timedOut) return 'reached its time limit';
+  if (limitExceeded === 'requests' || limitExceeded === 'tokens') return `used up its budget of ${limitExceeded}`;
+  return `ended with status ${exitCode ?? 'none'}`;
 }
 
 interface Kept {

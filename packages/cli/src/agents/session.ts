@@ -12,6 +12,13 @@ import { ask, canAsk } from '../terminal/ask.ts';
 import { pump } from '../terminal/pump.ts';
 import { oneLine, shortPath } from '../terminal/text.ts';
 
+/** What a session may use. */
+export interface AgentBudget {
+  readonly minutes?: number;
+  readonly requests?: number;
+  readonly tokens?: number;
+}
+
 /** What the user asked for. */
 export interface AgentForm {
   readonly prompt?: string | undefined;
@@ -22,7 +29,7 @@ export interface AgentForm {
   readonly resume?: true | undefined;
   readonly fresh?: true | undefined;
   readonly allow?: readonly string[] | undefined;
-  readonly budget?: { readonly minutes: number } | undefined;
+  readonly budget?: AgentBudget | undefined;
 }
 
 /** A session that has ended. */
@@ -134,10 +141,17 @@ function fetchText({ name, version = '' }: AgentPreset, { bytes, totalBytes }: P
 function policyOf(form: AgentForm, fork: string | null): PolicyFields {
   return {
     ...(form.image === undefined ? {} : { image: form.image }),
-    ...(form.budget === undefined ? {} : { timeoutMs: form.budget.minutes * 60_000 }),
+    ...budgetOf(form.budget),
     ...(fork === null
       ? { workspace: form.readonly ? ('readonly' as const) : ('direct' as const) }
       : { workspace: 'fork' as const, fork }),
+  };
+}
+
+function budgetOf({ minutes, requests, tokens }: AgentBudget = {}): PolicyFields {
+  return {
+    ...(minutes === undefined ? {} : { timeoutMs: Math.round(minutes * 60_000) }),
+    ...((requests ?? tokens) === undefined ? {} : { networkLimits: { requests, tokens } }),
   };
 }
 

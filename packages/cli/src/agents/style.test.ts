@@ -32,18 +32,20 @@ describe('a denial of an agent', () => {
   });
 
   it.each([
-    ['limit.time', 'policy.timeoutMs', '--budget', /Give it more time: --budget minutes=<number>/],
+    ['limit.time', 'policy.timeoutMs', '--budget', /give it more time: --budget minutes=<number>/],
+    ['limit.requests', 'policy.networkLimits.requests', '--budget', /; or give it more: --budget requests=8\./],
+    ['limit.tokens', 'policy.networkLimits.tokens', '--budget', /; or give it more: --budget tokens=8\./],
     [
       'limit.memory',
       'policy.limits.memoryBytes',
       'the preset of claude',
-      /Raise it in your agents\.yml: agents\.claude\.limits\.memoryBytes: 8/,
+      /raise it in your agents\.yml: agents\.claude\.limits\.memoryBytes: 8/,
     ],
     [
       'limit.pids',
       'policy.limits.pids',
       'the preset of claude',
-      /Raise it in your agents\.yml: agents\.claude\.limits\.pids: 8/,
+      /raise it in your agents\.yml: agents\.claude\.limits\.pids: 8/,
     ],
   ] as const)('by %s names who set %s', (rule, field, setBy, remedy) => {
     const denial: Denial = {
@@ -51,7 +53,7 @@ describe('a denial of an agent', () => {
       value: 4,
       setBy: request(field, 4),
       count: 1,
-      remedies: [{ kind: 'raise-limit', field, suggested: 8 }],
+      remedies: [{ kind: 'use-less' }, { kind: 'raise-limit', field, suggested: 8 }],
     };
     const line = denialLine(denial, agentStyle(claude, { budget: { minutes: 1 } }));
     expect(line).toContain(`set by ${setBy}. `);

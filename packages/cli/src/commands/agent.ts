@@ -1,9 +1,11 @@
 // `acode agent`: a coding agent in a sandbox, and which there are.
 
 import { Command, Option } from '@commander-js/extra-typings';
+import type { AgentBudget } from '../agents/session.ts';
 import { count } from '../arguments/values.ts';
 import type { Perform } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
+import { oneLine } from '../terminal/text.ts';
 
 /** The group. */
 export function agentCommand(perform: Perform) {
@@ -27,7 +29,11 @@ export function agentCommand(perform: Perform) {
         ...text.split(',').map(one => one.trim()),
       ]),
     )
-    .addOption(new Option('--budget <limit>', 'what it may use: minutes=30').argParser(budget))
+    .addOption(
+      new Option('--budget <limits>', 'what it may use: minutes=30,requests=200,tokens=2m; repeatable').argParser(
+        budget,
+      ),
+    )
     .action((agent, options, command) =>
       perform(command, async call => (await import('../agents/run.ts')).runAgent(call, agent, options)),
     )
@@ -58,11 +64,38 @@ export function agentCommand(perform: Perform) {
     );
 }
 
-function budget(text: string): { readonly minutes: number } {
-  const [, name, value = ''] = /^(\w+)=(.+)$/.exec(text) ?? [];
-  if (name === 'minutes') return { minutes: count(value) };
-  throw new UsageError(
-    name === 'requests' || name === 'tokens' ? `acode cannot limit ${name}.` : `--budget ${text} is not a limit.`,
-    'Limit the time: --budget minutes=30.',
-  );
+const BUDGETS: Readonly<Record<keyof AgentBudget, (value: string) => number>> = {
+  minutes,
+  requests: many,
+  tokens: many,
+};
+
+function budget(text: string, before: AgentBudget = {}): AgentBudget {
+  return text.split(',').reduce((all, one) => {
+    const [, name = '', value = ''] = /^(\w+)=(.+)$/.exec(one.trim()) ?? [];
+    if (isBudget(name)) return { ...all, [name]: BUDGETS[name](value) };
+    throw new UsageError(
+      `--budget ${oneLine(one)} is not a limit.`,
+      'Limit the time, the requests or the tokens: --budget minutes=30,requests=200,tokens=2m.',
+    );
+  }, before);
+}
+
+function isBudget(name: string): name is keyof AgentBudget {
+  return Object.hasOwn(BUDGETS, name);
+}
+
+// Also a part of one: a session of a script may be short.
+function minutes(text: string): number {
+  const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : 0;
+  return value >= MIN_MINUTES ? value : count(text);
+}
+
+const MIN_MINUTES = 0.05;
+const TIMES: Readonly<Record<string, number>> = { '': 1, k: 1e3, m: 1e6 };
+
+// Tokens come in millions.
+function many(text: string): number {
+  const [, digits, unit = ''] = /^(\d+(?:\.\d+)?)([km]?)$/i.exec(text) ?? [];
+  return count(digits === undefined ? text : String(Math.round(Number(digits) * (TIMES[unit.toLowerCase()] ?? 1))));
 }

@@ -88,6 +88,9 @@ function policyRows(policy: EffectivePolicy): Row[] {
       bytes === null ? 'no limit' : `${formatBytes(bytes)}/s each way`,
     ),
     row('network bytes', policy.networkBytes, bytes => (bytes === null ? 'no limit' : formatBytes(bytes))),
+    // Most commands have neither.
+    ...(policy.networkRequests.value === null ? [] : [row('requests', policy.networkRequests, String)]),
+    ...(policy.networkTokens.value === null ? [] : [row('tokens', policy.networkTokens, String)]),
     row('upstream proxy', policy.upstreamProxy, url => url ?? 'none'),
     row('git over ssh', policy.gitSsh, gitSshText),
     row('dns', policy.dns, listed),

@@ -423,6 +423,8 @@ describe('explain', () => {
       networkTimeoutMs: { value: null, ...builtIn },
       networkRate: { value: null, ...builtIn },
       networkBytes: { value: null, ...builtIn },
+      networkRequests: { value: null, ...builtIn },
+      networkTokens: { value: null, ...builtIn },
       upstreamProxy: { value: null, ...builtIn },
       gitSsh: { value: {}, ...builtIn },
       caFile: { value: null, ...builtIn },

@@ -75,7 +75,7 @@ describe('completion in bash', () => {
     [['acode', 'agent', 'co'], ['codex']],
     [['acode', 'agent', 'show', 'g'], ['gemini']],
     [['acode', 'agent', 'claude', '--bud'], ['--budget']],
-    [['acode', 'agent', '--budget', 'minutes', '='], ['30']],
+    [['acode', 'agent', '--budget', 'requests', '='], ['200']],
     [['acode', 'login', 'cl'], ['claude']],
     [['acode', 'hook', 'exec', 'op'], ['opencode']],
     [['acode', 'doctor', '--agent', 'ge'], ['gemini']],

@@ -37,7 +37,7 @@ const SUGGESTED: Readonly<Record<string, Value>> = {
   '--network': ['none', 'allow=npm:install', 'allow=pypi', 'allow=crates', 'allow=go', 'allow=github:read', 'bridge'],
   '--runtime': ['runc', 'runsc'],
   '--for': ['30m', '1h', '8h'],
-  '--budget': ['minutes=30'],
+  '--budget': ['minutes=30', 'requests=200', 'tokens=2m'],
   '--allow': ['npm:install', 'pypi', 'crates', 'go', 'github:read'],
 };
 

@@ -74,6 +74,14 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     what: denial => `connections were refused at the limit of ${bytes(denial)} for the network`,
     less: 'fetch less',
   },
+  'limit.requests': {
+    what: ({ value }) => `the command was stopped: its budget of ${value} requests is used up`,
+    less: 'ask for less at a time',
+  },
+  'limit.tokens': {
+    what: ({ value }) => `the command was stopped: its budget of ${value} tokens is used up`,
+    less: 'ask for less at a time',
+  },
   'limit.disk': {
     what: denial =>
       denial.effect === undefined

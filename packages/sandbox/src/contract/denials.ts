@@ -13,6 +13,8 @@ export const DENIAL_RULES = [
   'limit.open-files',
   'limit.network-time',
   'limit.network-bytes',
+  'limit.requests',
+  'limit.tokens',
   'limit.disk',
   'limit.free-space',
   'network.none',

@@ -73,6 +73,10 @@ export interface EgressLimits {
   readonly bytesPerSecond?: number;
   /** Bytes in both directions together; absent for no limit. */
   readonly bytes?: number;
+  /** Requests with a credential of acode’s; absent for no limit. */
+  readonly requests?: number;
+  /** Tokens that the answers to them count; absent for no limit. */
+  readonly tokens?: number;
   /** Bytes of the head of a request. */
   readonly headerBytes: number;
   /** How long a name may take to resolve and a server to answer, in milliseconds. */
@@ -80,6 +84,9 @@ export interface EgressLimits {
   /** After how many milliseconds without a byte a connection ends. */
   readonly idleMs: number;
 }
+
+/** The part of a budget that is used up. */
+export type SpentBudget = 'requests' | 'tokens';
 
 /** The proxy of a company, which is asked for a tunnel to each host. Names of private hosts and services of this host go past it. */
 export interface UpstreamProxy {
@@ -182,6 +189,8 @@ const EGRESS_REFUSALS = [
   'compressed-answer',
   /** A limit of the sandbox is reached. */
   'limit',
+  /** The budget of requests or tokens is used up. */
+  'budget',
 ] as const;
 
 /** The connections of one sandbox to one host and port that had the same outcome. */
@@ -202,6 +211,10 @@ export interface EgressConnection {
   readonly bytesOut: number;
   /** How long the connections were open, added up, in milliseconds. */
   readonly ms: number;
+  /**
+   * Tokens that the answers of a language model counted, where the requests had a credential of acode’s; absent where there were none.
+   */
+  readonly tokens?: number;
   /** Why, of those that were denied. */
   readonly reason?: EgressRefusal;
 }

@@ -205,6 +205,8 @@ const LIMIT_CODES: Readonly<Partial<Record<RuleId, 'ACODE-SBX-004' | 'ACODE-SBX-
   'limit.tmp': 'ACODE-SBX-004',
   'limit.open-files': 'ACODE-SBX-004',
   'limit.network-time': 'ACODE-SBX-004',
+  'limit.requests': 'ACODE-SBX-004',
+  'limit.tokens': 'ACODE-SBX-004',
   'limit.disk': 'ACODE-SBX-004',
   'limit.free-space': 'ACODE-SBX-004',
 };

@@ -113,7 +113,12 @@ export const policyInputSchema = z.strictObject({
     ])
     .optional(),
   networkLimits: z
-    .strictObject({ bytesPerSecond: z.int().min(1024).optional(), bytes: z.int().positive().optional() })
+    .strictObject({
+      bytesPerSecond: z.int().min(1024).optional(),
+      bytes: z.int().positive().optional(),
+      requests: z.int().positive().optional(),
+      tokens: z.int().positive().optional(),
+    })
     .optional(),
   ports: z.array(portRequest).optional(),
   dns: z.array(z.string()).optional(),

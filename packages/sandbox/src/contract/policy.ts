@@ -166,6 +166,16 @@ export interface NetworkLimitsInput {
   bytesPerSecond?: number | undefined;
   /** Bytes in both directions together; the connection that reaches it is closed, and so is every later one. */
   bytes?: number | undefined;
+  /**
+   * Requests that acode adds a credential to, such as those to the model of a coding agent. The command ends with the one after them.
+   * Needs such a credential.
+   */
+  requests?: number | undefined;
+  /**
+   * Tokens of language models, as the answers to such requests count them; an answer without figures counts with a quarter of its
+   * bytes. The command ends with the request after them. Needs such a credential.
+   */
+  tokens?: number | undefined;
 }
 
 /** Caches that the sandbox may fill. */
@@ -363,6 +373,10 @@ export interface EffectivePolicy {
   readonly networkRate: Sourced<number | null>;
   /** Bytes that they may take in all; null for no limit. */
   readonly networkBytes: Sourced<number | null>;
+  /** Requests that acode adds a credential to, until the command ends; null for no limit. */
+  readonly networkRequests: Sourced<number | null>;
+  /** Tokens that the answers to such requests count, until the command ends; null for no limit. */
+  readonly networkTokens: Sourced<number | null>;
   /** The proxy of a company through which the connections of an allow-list leave this host; null for none. */
   readonly upstreamProxy: Sourced<string | null>;
   /** How acode runs `ssh` for repositories of an allow-list. Only the user’s own file changes it. */

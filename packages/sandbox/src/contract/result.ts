@@ -5,7 +5,7 @@ import type { Denial } from './denials.ts';
 import type { Level } from './levels.ts';
 
 /** A limit that a run can hit, by name. */
-export type LimitName = 'memory' | 'pids' | 'time' | 'output' | 'disk';
+export type LimitName = 'memory' | 'pids' | 'time' | 'output' | 'disk' | 'requests' | 'tokens';
 
 /** Something a run left in the workspace that a tool on the host might execute or follow. */
 export interface RiskyChange {

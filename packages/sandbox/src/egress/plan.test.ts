@@ -38,11 +38,17 @@ describe('a plan', () => {
 
   it('has the limits and the proxy of its policy', () => {
     const of = <Value>(value: Value) => ({ value, layer: 'user', where: 'c.yml:1:1' }) as const;
-    expect(limitsOf({ networkRate: of(1024), networkBytes: of(null) })).toEqual({
+    const none = of<number | null>(null);
+    const limits = (some: Partial<Parameters<typeof limitsOf>[0]>) =>
+      limitsOf({ ...{ networkRate: none, networkBytes: none, networkRequests: none, networkTokens: none }, ...some });
+    expect(limits({})).toEqual(EGRESS_LIMITS);
+    expect(limits({ networkRate: of(1024) })).toEqual({ ...EGRESS_LIMITS, bytesPerSecond: 1024 });
+    expect(limits({ networkBytes: of(5) })).toEqual({ ...EGRESS_LIMITS, bytes: 5 });
+    expect(limits({ networkRequests: of(6), networkTokens: of(7) })).toEqual({
       ...EGRESS_LIMITS,
-      bytesPerSecond: 1024,
+      requests: 6,
+      tokens: 7,
     });
-    expect(limitsOf({ networkRate: of(null), networkBytes: of(5) })).toEqual({ ...EGRESS_LIMITS, bytes: 5 });
     const upstream = (url: string | null) => upstreamOf({ upstreamProxy: of(url) });
     expect(upstream(null)).toBeUndefined();
     expect(upstream('http://proxy.example:3128')).toEqual({ host: 'proxy.example', port: 3128 });

@@ -69,11 +69,15 @@ export function baseUrlsOf(rules: readonly EgressRule[]): BaseUrl[] {
 export function limitsOf({
   networkRate,
   networkBytes,
-}: Pick<EffectivePolicy, 'networkRate' | 'networkBytes'>): EgressLimits {
+  networkRequests,
+  networkTokens,
+}: Pick<EffectivePolicy, 'networkRate' | 'networkBytes' | 'networkRequests' | 'networkTokens'>): EgressLimits {
   return {
     ...EGRESS_LIMITS,
     ...(networkRate.value === null ? {} : { bytesPerSecond: networkRate.value }),
     ...(networkBytes.value === null ? {} : { bytes: networkBytes.value }),
+    ...(networkRequests.value === null ? {} : { requests: networkRequests.value }),
+    ...(networkTokens.value === null ? {} : { tokens: networkTokens.value }),
   };
 }
 

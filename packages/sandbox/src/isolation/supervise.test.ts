@@ -49,6 +49,38 @@ describe('supervise', () => {
     }
   });
 
+  it.each([
+    ['SIGTERM', ['SIGTERM']],
+    ['SIGKILL', ['SIGTERM', 'SIGKILL']],
+  ])('ends one that is stopped, and that obeys %s, which is no time limit', async (endsOn, signals) => {
+    vi.useFakeTimers();
+    try {
+      const command = execution(endsOn);
+      const stopped = new Promise<void>(resolve => void setTimeout(resolve, 500));
+      const supervised = supervise(command.execution, { ...LIMITS, stopped }, systemClock);
+      await vi.advanceTimersByTimeAsync(499);
+      expect(command.signals).toEqual([]);
+      await vi.advanceTimersByTimeAsync(200);
+      expect(command.signals).toEqual(signals);
+      expect(await supervised).toEqual({ ending, timedOut: false });
+      expect(vi.getTimerCount()).toBe(0);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('leaves one alone that has ended before it is stopped', async () => {
+    const command = execution(null);
+    let stop: () => void = () => undefined;
+    const stopped = new Promise<void>(resolve => (stop = resolve));
+    const supervised = supervise(command.execution, { ...LIMITS, stopped }, systemClock);
+    command.end();
+    await supervised;
+    stop();
+    await stopped;
+    expect(command.signals).toEqual([]);
+  });
+
   it('ends one whose sandbox is not what it was, and goes on looking where it could not look', async () => {
     vi.useFakeTimers();
     try {

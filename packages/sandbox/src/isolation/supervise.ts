@@ -25,11 +25,14 @@ export interface Supervision {
   readonly sandboxId: string;
   /** Whether the command ends when the kernel kills one of its processes for lack of memory. */
   readonly endsOnOom?: boolean;
+  /** Ends the command as its time limit does, when it resolves. */
+  readonly stopped?: Promise<unknown>;
 }
 
 /** Waits for the end of a command; at `timeoutMs` it gets SIGTERM, SIGKILL `graceMs` later, and at last it is given up. */
 export async function supervise(execution: Execution, limits: Supervision, clock: Clock): Promise<Supervised> {
   let timedOut = false;
+  let hasEnded = false;
   let cancel: () => void = () => undefined;
   const givenUp = new Promise<never>((_, reject) => {
     const kill = (): void => {
@@ -39,11 +42,19 @@ export async function supervise(execution: Execution, limits: Supervision, clock
         reject(new AcodeError('ACODE-SBX-018', { operation: 'ending the command', reason }));
       });
     };
-    cancel = clock.after(limits.timeoutMs, () => {
-      timedOut = true;
+    const end = (): void => {
+      cancel();
       void attempt(execution.kill('SIGTERM'));
       cancel = clock.after(limits.graceMs, kill);
+    };
+    cancel = clock.after(limits.timeoutMs, () => {
+      timedOut = true;
+      end();
     });
+    const stop = (): void => {
+      if (!timedOut && !hasEnded) end();
+    };
+    limits.stopped?.then(stop, () => undefined);
   });
   const unhear = limits.endsOnOom
     ? execution.onOutOfMemory?.(() => void attempt(execution.kill('SIGKILL')))
@@ -60,6 +71,7 @@ export async function supervise(execution: Execution, limits: Supervision, clock
     const ending = await Promise.race([execution.ended, givenUp, changed]);
     return { ending, timedOut };
   } finally {
+    hasEnded = true;
     cancel();
     unhear?.();
     unwatch();

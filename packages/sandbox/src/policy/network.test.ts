@@ -498,6 +498,26 @@ describe('the connections of an allow-list', () => {
     expect(() => resolve({ networkLimits: { bytesPerSecond: 1 } })).toThrow(/policy.networkLimits/);
   });
 
+  it('have a budget of requests and tokens only where acode adds a credential to some', () => {
+    const credentials = { model: { from: { env: 'KEY' }, hosts: ['a.example'] } };
+    const of = (network: PolicyFields['network'], networkLimits?: PolicyFields['networkLimits']) => {
+      const { networkRequests, networkTokens } = resolvePolicy({ network, networkLimits }, NO_LAYERS, host);
+      return [networkRequests, networkTokens].map(({ value, layer }) => [value, layer]);
+    };
+    const lent = { allow: ['a.example'], credentials };
+    expect(of(lent)).toEqual([
+      [null, 'built-in'],
+      [null, 'built-in'],
+    ]);
+    expect(of(lent, { requests: 5, tokens: 7000 })).toEqual([
+      [5, 'request'],
+      [7000, 'request'],
+    ]);
+    for (const network of ['none', { allow: ['a.example'] }] as const)
+      for (const budget of [{ requests: 5 }, { tokens: 5 }])
+        expect(() => of(network, budget)).toThrow(/adds a credential to no request of this network/);
+  });
+
   it('leave through the proxy of a company, from the machine’s file, else the user’s, which has no credential', () => {
     const file = (url: string) => parseConfig(`sandbox: { network: { upstream_proxy: '${url}' } }`, 'mine.yml');
     const { machine } = layers('', 'sandbox: { network: { upstream_proxy: "http://machine:1" } }');

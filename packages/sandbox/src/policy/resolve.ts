@@ -104,6 +104,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
     caFile: resolveCaFile(layers),
     networkTimeoutMs: resolveNetworkTimeout(layers, warnings),
     ...refuseUnlimitable(network, resolveNetworkLimits(request, layers, warnings)),
+    ...budgetOf(request, network),
     upstreamProxy: resolveUpstreamProxy(layers),
     gitSsh: resolveGitSsh(layers),
     workspace: pick(layers, {
@@ -156,6 +157,25 @@ function refuseUnlimitable(
     what: text`A limit of traffic (set by ${sourceOf(set)}) on the network ${networkName(network.value)}`,
     instead: 'Leave the limit out, or use an allow-list: no engine limits what a container sends.',
   });
+}
+
+// Only requests to which acode adds a credential are counted: others can be sent past it.
+function budgetOf(
+  { networkLimits }: PolicyFields,
+  { network: { value } }: NetworkPolicy,
+): Pick<EffectivePolicy, 'networkRequests' | 'networkTokens'> {
+  const { requests, tokens } = networkLimits ?? {};
+  const isLent = value.kind === 'allow' && (value.credentials ?? []).length > 0;
+  if (!isLent && (requests ?? tokens) !== undefined)
+    throw new AcodeError('ACODE-SBX-017', {
+      field: 'policy.networkLimits',
+      reason: 'has a budget of requests or tokens, and acode adds a credential to no request of this network',
+      remedy: text`Leave the budget out, or use an allow-list with a credential: ${{ field: 'policy.network' }}.`,
+    });
+  return {
+    networkRequests: onlyRequested(requests, 'policy.networkLimits.requests', null),
+    networkTokens: onlyRequested(tokens, 'policy.networkLimits.tokens', null),
+  };
 }
 
 /** The rules behind a policy: what may be asked for, and who set that. Pure. */

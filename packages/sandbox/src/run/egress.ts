@@ -2,7 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import type { Duplex } from 'node:stream';
-import type { EgressConnection, EgressPlan } from '../contract/egress.ts';
+import type { EgressConnection, EgressPlan, SpentBudget } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
@@ -50,6 +50,8 @@ export class RunEgress implements CommandEgress {
   readonly #about: About;
   /** Resolves when the network has ended. */
   readonly ended: Promise<void>;
+  /** Resolves when a budget of the sandbox is used up; never where it is not. */
+  readonly spent: Promise<SpentBudget>;
   #end: () => void = () => undefined;
   #plan: EgressPlan;
   #granting: Promise<void> = Promise.resolve();
@@ -60,6 +62,7 @@ export class RunEgress implements CommandEgress {
     this.#task = task;
     this.#about = about;
     this.#plan = about.plan;
+    this.spent = task.spent;
     this.ended = new Promise(resolve => (this.#end = resolve));
     void this.#watch(about.operation);
   }
@@ -111,6 +114,7 @@ export class RunEgress implements CommandEgress {
     const before = await this.#report();
     return {
       fault: this.fault,
+      spent: this.spent,
       cut: () => this.cut(),
       close: async () => rowsSince(before, await this.#report()),
     };
@@ -279,17 +283,20 @@ export function notStarted(
 function rowsSince(before: readonly EgressConnection[], now: readonly EgressConnection[]): readonly EgressConnection[] {
   const known = new Map(before.map(row => [keyOf(row), row]));
   return now.flatMap(row => {
-    const earlier = known.get(keyOf(row)) ?? { count: 0, bytesIn: 0, bytesOut: 0, ms: 0 };
+    const earlier: Omit<EgressConnection, 'host' | 'port' | 'verdict'> = known.get(keyOf(row)) ?? NOTHING;
     const since = {
       ...row,
       count: row.count - earlier.count,
       bytesIn: row.bytesIn - earlier.bytesIn,
       bytesOut: row.bytesOut - earlier.bytesOut,
       ms: row.ms - earlier.ms,
+      ...(row.tokens === undefined ? {} : { tokens: row.tokens - (earlier.tokens ?? 0) }),
     };
     return since.count > 0 || since.bytesIn > 0 || since.bytesOut > 0 ? [since] : [];
   });
 }
+
+const NOTHING = { count: 0, bytesIn: 0, bytesOut: 0, ms: 0 };
 
 function keyOf({ host, port, verdict, rule, reason }: EgressConnection): string {
   return JSON.stringify([host, port, verdict, rule, reason]);

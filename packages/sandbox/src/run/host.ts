@@ -6,7 +6,7 @@ import type { Directories } from '../lifecycle/directories.ts';
 import type { LoadedConfig } from '../policy/config/check.ts';
 import type { LoadedMachine, Settings } from '../policy/config/load.ts';
 import type { ArtifactRequest, Command, RunRequest } from '../contract/command.ts';
-import type { EgressConnection } from '../contract/egress.ts';
+import type { EgressConnection, SpentBudget } from '../contract/egress.ts';
 import type { RunningNetwork } from '../contract/network-access.ts';
 import type { MaskedPath } from '../contract/masks.ts';
 import type { EffectivePolicy, UserId } from '../contract/policy.ts';
@@ -233,6 +233,8 @@ export interface RunningParts {
     | {
         /** What its forwarder could not bind; null if nothing is known. */
         readonly fault: string | null;
+        /** Resolves when a budget of the sandbox is used up; never where it is not. */
+        readonly spent: Promise<SpentBudget>;
         /** Ends every connection, and the network. */
         cut(): Promise<void>;
         /** The connections that the command had. The network of a single-use sandbox ends with it. */

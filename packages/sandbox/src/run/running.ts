@@ -1,7 +1,7 @@
 // Running command: its streams, its input, its end, and its result.
 
 import { Readable } from 'node:stream';
-import type { EgressConnection } from '../contract/egress.ts';
+import type { EgressConnection, SpentBudget } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { LimitName, PublishedPort, RunResult, RunningCommand } from '../contract/result.ts';
@@ -50,6 +50,7 @@ export class Running implements RunningCommand {
   readonly #clockOffset = clockOffsetMs();
   #removed: Promise<void> = Promise.resolve();
   #hasEnded = false;
+  #spent: SpentBudget | null = null;
 
   private constructor(parts: RunningParts, execution: Execution, absent: readonly string[]) {
     this.#absent = absent;
@@ -118,7 +119,8 @@ export class Running implements RunningCommand {
     const { operation, signal } = this.#parts;
     try {
       const { ending, timedOut } = await this.#supervised();
-      const result = resultOf(this.#outcome(), ending, { timedOut, isDiskCut: this.#diskCut !== null });
+      const cuts = { timedOut, isDiskCut: this.#diskCut !== null, spent: timedOut ? null : this.#spent };
+      const result = resultOf(this.#outcome(), ending, cuts);
       await this.#endNetwork(result);
       await this.#takeArtifacts(result);
       // The denials are worked out while the sandbox ends.
@@ -180,6 +182,7 @@ export class Running implements RunningCommand {
       graceMs: host.settings.graceMs,
       sandboxId: planned.spec.identity.sandboxId,
       endsOnOom: planned.policy.onOutOfMemory.value === 'end',
+      ...this.#stoppedByBudget(),
     };
     try {
       const supervising = supervise(this.#execution, limits, host.telemetry.clock);
@@ -199,6 +202,11 @@ export class Running implements RunningCommand {
       this.#parts.captures.stdout.end();
       this.#parts.captures.stderr.end();
     }
+  }
+
+  #stoppedByBudget(): { readonly stopped?: Promise<void> } {
+    const spent = this.#parts.egress?.spent;
+    return spent ? { stopped: spent.then(what => void (this.#spent ??= what)) } : {};
   }
 
   // The caller does not wait for the removal.
@@ -261,6 +269,7 @@ export class Running implements RunningCommand {
       networkCut: this.#networkLimit.cut,
       connections: result.network ?? [],
       diskCut: this.#diskCut,
+      spent: timedOut ? null : this.#spent,
     });
     result.denials = [...denials.network, ...denials.other];
     recordDenials(this.#parts, result.sandboxId, denials);
@@ -425,15 +434,16 @@ export interface OutcomeParts {
 interface Cuts {
   readonly timedOut: boolean;
   readonly isDiskCut: boolean;
+  readonly spent: SpentBudget | null;
 }
 
 /** The result of a command that ended. */
 function resultOf(parts: OutcomeParts, ending: Ending, cuts: Cuts): RunResult {
-  const { timedOut } = cuts;
+  const { timedOut, spent } = cuts;
   const limitExceeded = exceeded(ending, cuts, parts.captures);
   return {
     ...partialResult(parts),
-    exitCode: timedOut ? null : ending.exitCode,
+    exitCode: timedOut || spent !== null ? null : ending.exitCode,
     timedOut,
     oomKilled: ending.oomKilled,
     ...(limitExceeded ? { limitExceeded } : {}),
@@ -489,11 +499,12 @@ function addScan(result: RunResult, { riskyChanges, changed, complete }: Scan): 
 // The limit that best explains the end: one that killed the command takes precedence over one that only restricted it.
 function exceeded(
   ending: Ending,
-  { timedOut, isDiskCut }: Cuts,
+  { timedOut, isDiskCut, spent }: Cuts,
   { stdout, stderr }: OutcomeParts['captures'],
 ): LimitName | undefined {
   if (isDiskCut) return 'disk';
   if (timedOut) return 'time';
+  if (spent !== null) return spent;
   if (ending.oomKilled) return 'memory';
   if (ending.pidsRefused) return 'pids';
   return stdout.dropped + stderr.dropped > 0 ? 'output' : undefined;

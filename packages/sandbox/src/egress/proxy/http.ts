@@ -19,6 +19,7 @@ import {
 } from './request-head.ts';
 import { copy, join } from './streams.ts';
 import type { Direction, Take } from './streams.ts';
+import { countTokens } from './token-count.ts';
 
 /** What a connection with HTTP on it is: one to the proxy, which may ask for any host, or one to a single host. */
 export type HttpRole = { readonly kind: 'proxy' } | OriginRole;
@@ -116,6 +117,8 @@ export interface AskedRequest {
 /** The account of one request. */
 export interface RequestAccount {
   take(direction: Direction): Take;
+  /** Adds tokens that its answer counts. */
+  addTokens(tokens: number): void;
   end(): void;
 }
 
@@ -281,7 +284,7 @@ export class HttpRelay {
         brokered?.answered(incoming.statusCode ?? 0);
         const fault = brokered?.answerFault(incoming) ?? null;
         if (fault === null) {
-          answer(response, incoming, account, brokered);
+          answer(request, response, incoming, { account, brokered });
           resolve(true);
         } else {
           upstream.on('error', () => {}).destroy();
@@ -561,11 +564,16 @@ function isStale(upstream: ClientRequest, error: unknown, request: IncomingMessa
   );
 }
 
+// Language models are asked by POST, and count no tokens of what they refuse.
+function isModel({ method }: IncomingMessage, status: number): boolean {
+  return method === 'POST' && status >= 200 && status < 300;
+}
+
 function answer(
+  request: IncomingMessage,
   response: ServerResponse,
   incoming: IncomingMessage,
-  account: RequestAccount,
-  brokered: Brokered | null,
+  { account, brokered }: { readonly account: RequestAccount; readonly brokered: Brokered | null },
 ): void {
   const status = incoming.statusCode ?? 502;
   account.take('in')(headBytes(incoming.rawHeaders, ''));
@@ -575,7 +583,9 @@ function answer(
   response.writeHead(status, STATUS_CODES[status] ?? 'Unknown', brokered?.shown(headers) ?? headers);
   response.flushHeaders();
   incoming.once('error', () => response.destroy());
-  copy(brokered?.body(incoming) ?? incoming, response, account.take('in'));
+  const body = brokered?.body(incoming) ?? incoming;
+  if (brokered && isModel(request, status)) countTokens(body, tokens => account.addTokens(tokens));
+  copy(body, response, account.take('in'));
 }
 
 function withHost(rawHeaders: readonly string[], host: string): string[] {

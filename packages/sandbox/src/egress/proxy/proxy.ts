@@ -3,7 +3,7 @@
 import { Duplex } from 'node:stream';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import type { MessagePort, Transferable } from 'node:worker_threads';
-import type { EgressConnection, EgressPlan } from '../../contract/egress.ts';
+import type { EgressConnection, EgressPlan, SpentBudget } from '../../contract/egress.ts';
 import { CREDENTIAL_MS } from '../credentials/provider.ts';
 import type { CredentialProvider, CredentialValue } from '../credentials/provider.ts';
 import type { BindFault } from '../relay/control.ts';
@@ -45,6 +45,8 @@ export interface EgressTask {
   readonly bound: Promise<BindFault>;
   /** Resolves when the proxy has died: the sandbox has no network any more. */
   readonly lost: Promise<void>;
+  /** Resolves when a budget is used up; never where it is not. */
+  readonly spent: Promise<SpentBudget>;
   /** What the sandbox has to trust by the current plan; null for what it trusts anyway. */
   trust(): SandboxTrust | null;
   /** Follows another plan. Connections that it does not allow are closed. */
@@ -92,6 +94,7 @@ export type Reply =
   | { readonly is: 'done'; readonly number: number; readonly result: Result }
   | { readonly is: 'failed'; readonly number: number; readonly message: string }
   | { readonly is: 'bound'; readonly task: string; readonly fault: BindFault }
+  | { readonly is: 'spent'; readonly task: string; readonly budget: SpentBudget }
   | {
       readonly is: 'ask';
       readonly number: number;
@@ -137,6 +140,7 @@ class ProxyThread {
   readonly #worker: Worker;
   readonly #pending = new Map<number, Pending>();
   readonly #binding = new Map<string, (fault: BindFault) => void>();
+  readonly #spending = new Map<string, (budget: SpentBudget) => void>();
   readonly #credentials = new Map<string, ReadonlyMap<string, CredentialProvider>>();
   #number = 0;
   #fault: unknown = null;
@@ -164,6 +168,7 @@ class ProxyThread {
   async open({ id, plan, transport, extraRoots = '', credentials }: EgressTaskRequest): Promise<EgressTask> {
     if (credentials) this.#credentials.set(id, credentials);
     const bound = new Promise<BindFault>(resolve => void this.#binding.set(id, resolve));
+    const spent = new Promise<SpentBudget>(resolve => void this.#spending.set(id, resolve));
     const { wire, transfer } = wireOf(transport);
     let { trust = null } = await this.#order({ do: 'open', task: id, plan, transport: wire, extraRoots }, transfer);
     let last: readonly EgressConnection[] = [];
@@ -174,6 +179,7 @@ class ProxyThread {
     return {
       bound,
       lost: this.lost,
+      spent,
       trust: () => trust,
       update: async next => {
         ({ trust = null } = await this.#order({ do: 'update', task: id, plan: next }));
@@ -181,6 +187,7 @@ class ProxyThread {
       report: () => report('report'),
       close: async () => {
         this.#binding.delete(id);
+        this.#spending.delete(id);
         this.#credentials.delete(id);
         return report('close');
       },
@@ -224,6 +231,7 @@ class ProxyThread {
 
   #receive(reply: Reply): void {
     if (reply.is === 'bound') return this.#binding.get(reply.task)?.(reply.fault);
+    if (reply.is === 'spent') return this.#spending.get(reply.task)?.(reply.budget);
     if (reply.is === 'ask') return void this.#answer(reply);
     const pending = this.#settle(reply.number);
     if (reply.is === 'done') pending?.resolve(reply.result);

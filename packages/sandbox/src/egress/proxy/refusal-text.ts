@@ -76,6 +76,10 @@ const SENTENCES: Readonly<Record<EgressRefusal, Sentence>> = {
   repository: { why: 'the allow-list has other repositories of the host', next: ALLOW },
   service: { why: 'the rule does not allow that of the repository', next: ALLOW },
   limit: { why: 'a limit of the sandbox is reached', next: 'Use fewer connections or less data.' },
+  budget: {
+    why: 'its budget of requests or tokens is used up, and acode ends the command',
+    next: 'The user can give it a larger one.',
+  },
 };
 
 /** The sentence about a refusal. */

@@ -10,12 +10,14 @@ import type {
   EgressPlan,
   EgressRefusal,
   EgressRule,
+  SpentBudget,
 } from '../../contract/egress.ts';
 import { loginRequest, tokenAnswer, tokenRequestKind } from '../credentials/login.ts';
 import { Accounts } from './accounts.ts';
 import type { Account, Asked } from './accounts.ts';
 import { Broker } from './broker.ts';
 import type { AskCredential } from './broker.ts';
+import { Budget } from './budget.ts';
 import { SandboxAuthority } from './certificates.ts';
 import { MAX_HELLO_BYTES, readClientHello } from './client-hello.ts';
 import { PUSH } from '../repository.ts';
@@ -74,6 +76,8 @@ export interface SandboxProxyOptions {
   readonly extraRoots?: string;
   /** Where the values of credentials come from; nowhere if absent. */
   readonly ask?: AskCredential;
+  /** Hears once that a budget is used up. */
+  readonly spent?: (budget: SpentBudget) => void;
 }
 
 // A refusal that was explained often enough is delayed and then closed: a client that repeats it at once would never end.
@@ -102,6 +106,7 @@ export class SandboxProxy implements Gate {
   readonly #http: HttpRelay;
   readonly #trust: UpstreamTrust;
   readonly #broker: Broker;
+  readonly #budget: Budget;
   /** Connections by the stream that HTTP reads from, which is another one inside TLS. */
   readonly #inside = new WeakMap<Duplex, Connection>();
   #authority: SandboxAuthority | null;
@@ -118,6 +123,10 @@ export class SandboxProxy implements Gate {
     this.#http = new HttpRelay(this);
     this.#trust = new UpstreamTrust(options.extraRoots);
     this.#broker = new Broker(options.ask ?? (() => Promise.reject(new Error('no credential is known'))));
+    this.#budget = new Budget(
+      () => this.limits,
+      spent => options.spent?.(spent),
+    );
     this.#authority = authorityFor(options.plan);
     const { connectMs, idleMs } = options.plan.limits;
     const every = Math.min(MAX_SWEEP_MS, Math.max(MIN_SWEEP_MS, Math.min(connectMs, idleMs) / 4));
@@ -180,8 +189,12 @@ export class SandboxProxy implements Gate {
   decideRequest(rule: EgressRule, asked: AskedRequest): boolean {
     const credential = this.#credentialOf(rule);
     const decision = permitted(this.#options.decisions.decideRequest(rule, { ...asked, credential }));
-    if (loginRequest(this.#plan.credentials, asked)?.does === 'end') throw new Refused('login-kept', rule.id);
-    return decision.credential !== undefined;
+    const { does } = loginRequest(this.#plan.credentials, asked) ?? {};
+    if (does === 'end') throw new Refused('login-kept', rule.id);
+    const isLent = decision.credential !== undefined;
+    // What is answered here goes to no server.
+    if (isLent && does !== 'refresh') this.#budget.request(rule.id);
+    return isLent;
   }
 
   async broker(
@@ -220,7 +233,14 @@ export class SandboxProxy implements Gate {
     connection.isOpen = true;
     const use = this.#use(connection, rule, host, port);
     use.row = this.#accounts.allowed({ host, port }, rule.id);
-    return { take: direction => this.#take(use, direction), end: () => this.#end(use) };
+    return {
+      take: direction => this.#take(use, direction),
+      addTokens: tokens => {
+        this.#budget.used(tokens);
+        if (use.row && tokens > 0) use.row.tokens = (use.row.tokens ?? 0) + tokens;
+      },
+      end: () => this.#end(use),
+    };
   }
 
   refuse(client: Duplex, asked: Asked, { reason, rule }: Refused, entry?: string): string | null {

@@ -2,6 +2,7 @@
 
 import { parentPort } from 'node:worker_threads';
 import type { MessagePort } from 'node:worker_threads';
+import type { SpentBudget } from '../../contract/egress.ts';
 import { decideAddress, decideHost, decideRequest } from '../decide.ts';
 import { decideRepository } from '../repository.ts';
 import { listen } from '../relay/relay.ts';
@@ -44,7 +45,8 @@ function serve(port: MessagePort): void {
     });
 
   const open = async ({ task: id, plan, transport, extraRoots }: Extract<Order, { do: 'open' }>): Promise<Result> => {
-    const proxy = new SandboxProxy({ plan, decisions, extraRoots, ask: ask(id) });
+    const spent = (budget: SpentBudget): void => reply({ is: 'spent', task: id, budget });
+    const proxy = new SandboxProxy({ plan, decisions, extraRoots, ask: ask(id), spent });
     const relay = await listen(transport, plan, (listener, stream) => proxy.accept(listener, stream));
     tasks.set(id, { proxy, relay, extraRoots });
     relay.bound.then(

@@ -59,11 +59,27 @@ const calm: DenialFacts = {
   networkCut: 'none',
   connections: [],
   diskCut: null,
+  spent: null,
 };
 const all = (facts: Partial<DenialFacts>) => {
   const { network, other } = denialsOf({ ...calm, ...facts });
   return [...network, ...other];
 };
+
+describe('a budget that is used up', () => {
+  it.each([
+    ['requests', 'networkRequests', 3],
+    ['tokens', 'networkTokens', 9000],
+  ] as const)('of %s ended the command, and says how to have more', (spent, name, value) => {
+    const budget = { value, layer: 'request', where: `policy.networkLimits.${spent}` } as const;
+    const found = all({ spent, policy: { ...policy, [name]: budget } });
+    const [denial] = found.filter(({ rule }) => rule.startsWith('limit'));
+    expect(denial).toMatchObject({ rule: `limit.${spent}`, value, effect: { kind: 'command-ended' }, setBy: budget });
+    expect(denialText(denial!)).toBe(
+      `The command was stopped: its budget of ${value} ${spent} is used up, set by the request, policy.networkLimits.${spent}. Ask for less at a time; or raise the limit: policy.networkLimits.${spent}: ${2 * value} (configured ceilings still apply).`,
+    );
+  });
+});
 
 describe('output that was left out', () => {
   it.each([

@@ -5,7 +5,7 @@
 
 import { posix } from 'node:path';
 import type { Command } from '../../contract/command.ts';
-import type { EgressConnection } from '../../contract/egress.ts';
+import type { EgressConnection, SpentBudget } from '../../contract/egress.ts';
 import type { Denial, DenialEffect, Remedy, RuleId, RuleValue } from '../../contract/denials.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
 import type { Sourced } from '../../contract/sourced.ts';
@@ -39,6 +39,8 @@ export interface DenialFacts {
   readonly connections: readonly EgressConnection[];
   /** Which limit of the disk ended the command; null for none. */
   readonly diskCut: DiskCut | null;
+  /** Which budget ended the command; null for none. */
+  readonly spent: SpentBudget | null;
 }
 
 /** What was denied, the network apart because it is counted apart. */
@@ -80,6 +82,7 @@ export function denialsOf(facts: DenialFacts): Denials {
       ...readOnlyWrites(facts, lines),
       ...limitsHit(facts),
       ...diskLimits(facts),
+      ...spentBudget(facts),
       ...suspectedLimits(facts, lines),
     ]),
   };
@@ -239,6 +242,13 @@ function limitsHit(facts: DenialFacts): Denial[] {
         ]
       : []),
   ];
+}
+
+function spentBudget({ spent, policy }: DenialFacts): Denial[] {
+  if (spent === null) return [];
+  const budget = { requests: policy.networkRequests, tokens: policy.networkTokens }[spent];
+  const effect = { kind: 'command-ended' } as const;
+  return [limit(`limit.${spent}`, { ...budget, value: budget.value ?? 0 }, `policy.networkLimits.${spent}`, effect)];
 }
 
 function diskLimits({ diskCut, policy: { diskBytes, state } }: DenialFacts): Denial[] {
