@@ -35,7 +35,8 @@ const MEMORY_SANDBOXES = 20;
 const MB = 1024 ** 2;
 // Node.js needs its libraries.
 const DEBIAN = 'acode-test/debian:1';
-const MEASUREMENTS = { kept, fresh, stream, many, warm, memory };
+const PHASES = ['name', 'TCP', 'TLS', 'answer'];
+const MEASUREMENTS = { kept, fresh, phases, stream, many, warm, memory };
 
 const USAGE = `npm run bench:egress -- NAME… [options]
 
@@ -226,6 +227,22 @@ async function fresh(bench) {
     { mode: 'fresh', count: 200 },
     isGvisor ? { 'pass-through': 5, brokered: 5 } : { 'pass-through': 2, brokered: 3 },
   );
+}
+
+/**
+ * Where the time of a new connection goes.
+ *
+ * @param {Bench} bench
+ */
+async function phases(bench) {
+  const all = await values(bench, { mode: 'phases', count: 200 });
+  for (const way of WAYS) {
+    const parts = PHASES.map((name, at) => {
+      const own = (all[way] ?? []).filter((_, index) => index % PHASES.length === at);
+      return `${name} ${percentile(own, 0.5).toFixed(2)}`;
+    });
+    bench.figure(`parts of a new connection in ms (p50), ${way}: ${parts.join(', ')}`);
+  }
 }
 
 /** @param {Bench} bench */

@@ -31,6 +31,25 @@ function ask(agent) {
   });
 }
 
+/** @returns {Promise<number[]>} The milliseconds until the name was known, then until TCP, then TLS, then the answer. */
+function askInParts() {
+  const agent = new Agent({ keepAlive: false, maxCachedSessions: 0 });
+  const options = { agent, host, port, servername: host, path: PATH, headers: { Host: `${host}:${port}` } };
+  const times = [performance.now()];
+  const mark = () => void times.push(performance.now());
+  return new Promise((resolve, reject) => {
+    const asked = request(options, answer => {
+      answer.resume().on('error', reject);
+      answer.on('end', () => {
+        mark();
+        resolve(times.slice(1).map((time, at) => time - (times[at] ?? 0)));
+      });
+    });
+    asked.on('socket', socket => socket.on('lookup', mark).on('connect', mark).on('secureConnect', mark));
+    asked.on('error', reject).end();
+  });
+}
+
 const wholes = {
   // One connection, one request after another.
   async kept() {
@@ -49,6 +68,15 @@ const wholes = {
     for (let at = -5; at < count; at += 1) {
       const { ms } = await ask(new Agent({ keepAlive: false, maxCachedSessions: 0 }));
       if (at >= 0) values.push(ms);
+    }
+    return values;
+  },
+  // The parts of a new connection, one after another: its name, TCP, TLS, the answer, and the same of the next one.
+  async phases() {
+    const values = [];
+    for (let at = -5; at < count; at += 1) {
+      const parts = await askInParts();
+      if (at >= 0) values.push(...parts);
     }
     return values;
   },
