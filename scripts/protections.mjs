@@ -1908,7 +1908,7 @@ export const PROTECTIONS = [
       '  await Acode.recordApproval({ command: words, workspace: placeOf(cwd).root });',
       '  void Acode.recordApproval({ command: words, workspace: placeOf(cwd).root }).catch(() => undefined);',
     ],
-    [['cli/hooks.test.ts', 'approves a call of acode without a question']],
+    [[`${HOOKS}/auto-approve.test.ts`, 'is not where it cannot be recorded']],
   ),
   one(
     'hooks: a program of the workspace is started as the agent',

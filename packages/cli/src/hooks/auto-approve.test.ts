@@ -3,7 +3,10 @@
 import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { runCli } from '../cli.ts';
+import { Recorder, testIo } from '../test-process.ts';
 import { APPROVED, approvalOf } from './auto-approve.ts';
 import type { Approving } from './auto-approve.ts';
 
@@ -330,5 +333,25 @@ describe('a command that an agent asks for', () => {
     expect(approved(`${entry} swarm list`)).toBe(false);
     chmodSync(join(top, 'lib'), 0o755);
     expect(approved(`${entry} swarm list`)).toBe(true);
+  });
+
+  it('is not where it cannot be recorded', async () => {
+    const ask = async (state: string): Promise<readonly [status: number, stdout: string]> => {
+      vi.stubEnv('XDG_STATE_HOME', state);
+      const event = {
+        hook_event_name: 'PreToolUse',
+        tool_name: 'Bash',
+        cwd: root,
+        tool_input: { command: `${entry} swarm list` },
+      };
+      const stdout = new Recorder();
+      const io = testIo({ stdin: Readable.from([Buffer.from(JSON.stringify(event))]), stdout });
+      const status = await runCli(['hook', 'auto-approve'], io, { entry });
+      vi.unstubAllEnvs();
+      return [status, stdout.text];
+    };
+    expect(await ask(entry)).toEqual([125, '']);
+    // The control: where the audit log can be written.
+    expect(await ask(join(top, 'state'))).toEqual([0, expect.stringContaining('"permissionDecision":"allow"')]);
   });
 });
