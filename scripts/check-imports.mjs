@@ -238,7 +238,7 @@ const FLEET_ROOMS = {
   worker: ['errors.ts', 'engine', 'connect', 'tasks'],
   client: ['errors.ts', 'engine', 'connect', 'tasks'],
   // What `acode fleet …` starts; the library does not have it.
-  command: ['errors.ts', 'engine', 'engine/nats', 'connect', 'tasks', 'worker', 'client'],
+  command: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'client'],
   'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'client'],
 };
 

@@ -13,7 +13,7 @@ import { ModelHost, agentsFile, lines } from './model-host.ts';
 // The programs of the presets, fetched once for a machine by tests/agents/programs-of-presets.mjs.
 const STORE = process.env['ACODE_AGENT_PROGRAMS'] ?? '/var/lib/acode-engines/agents/acode/programs';
 /** What is there of them, by id. */
-export const stored: readonly string[] = existsSync(STORE) ? readdirSync(STORE) : [];
+const stored: readonly string[] = existsSync(STORE) ? readdirSync(STORE) : [];
 
 /** The key of the model, as the person has it. */
 export const KEY = `sk-test-${'k3y'.repeat(12)}`;

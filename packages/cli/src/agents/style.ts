@@ -30,8 +30,8 @@ export function agentStyle(preset: AgentPreset, { allow, budget }: Pick<AgentFor
         return `allow it: --allow ${missing(remedy.suggested, own)}`;
       if (remedy.kind !== 'raise-limit') return shortened(remedy, denial);
       if (denial.rule === 'limit.time') return 'give it more time: --budget minutes=<number>';
-      const [, spent] = /^limit\.(requests|tokens)$/.exec(denial.rule) ?? [];
-      if (spent !== undefined) return `give it more: --budget ${spent}=${remedy.suggested}`;
+      if (denial.rule === 'limit.requests') return `give it more: --budget requests=${remedy.suggested}`;
+      if (denial.rule === 'limit.tokens') return `give it more: --budget tokens=${remedy.suggested}`;
       return ofOwnFile(preset.name, remedy);
     },
   };

@@ -36,7 +36,7 @@ export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: L
 }
 
 /** The state of a task as a person is shown it. */
-export function stateIn({ attention, status }: TaskRecord): string {
+function stateIn({ attention, status }: TaskRecord): string {
   return status === 'failed' ? status : (attention ?? status);
 }
 

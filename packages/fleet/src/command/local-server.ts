@@ -7,13 +7,13 @@ import { existsSync, mkdirSync, openSync, closeSync, readFileSync, readdirSync }
 import { createServer } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
-import { Client } from 'pg';
 import { readPrivateFile, writePrivateFile } from '@acode/sandbox';
 import * as z from 'zod';
 import type { EngineAddress } from '../connect/open-engine.ts';
 import { FLEET_ERRORS } from '../errors.ts';
 import { isRecent } from '../engine/nats/server.ts';
 import { makeNatsUser } from '../engine/nats/user.ts';
+import { answers } from '../engine/postgres/schema.ts';
 import { paused, reasonOf } from '../engine/retry.ts';
 import type { RequestOf } from './requests.ts';
 
@@ -178,25 +178,13 @@ async function startPostgres({ path, version }: Found, directory: string, signal
     join(directory, 'server.log'),
   );
   const url = `postgres://acode:${password}@127.0.0.1:${port}/postgres`;
-  await server.ready(() => answers(url), signal);
+  await server.ready(() => answers(url, ASK_MS), signal);
   return {
     name: `PostgreSQL ${version}`,
     address: { postgres: { url } },
     remote: null,
     [Symbol.asyncDispose]: () => server.end('SIGINT'),
   };
-}
-
-async function answers(url: string): Promise<boolean> {
-  const client = new Client({ connectionString: url, connectionTimeoutMillis: ASK_MS, query_timeout: ASK_MS });
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    await client.query('SELECT 1');
-    return true;
-  } finally {
-    await client.end();
-  }
 }
 
 /** A server as a process of this one. */

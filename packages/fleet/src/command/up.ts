@@ -70,7 +70,8 @@ function workerSettings(request: RequestOf<'up'>, server: LocalServer, keys: Key
     throw FLEET_ERRORS.create('ACODE-FLT-022', {
       file: '--image',
       reason: 'no image is named that tasks may use',
-      remedy: 'Name one that this machine has: `acode fleet up --image node:20-alpine`. `acode sandbox images` shows them.',
+      remedy:
+        'Name one that this machine has: `acode fleet up --image node:20-alpine`. `acode sandbox images` shows them.',
     });
   return {
     engine: server.address,

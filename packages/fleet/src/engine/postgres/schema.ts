@@ -1,5 +1,6 @@
 // Tables of a fleet in PostgreSQL, created in a schema of their own; and the check of the server.
 
+import { Client } from 'pg';
 import type { Pool, PoolClient } from 'pg';
 import { FLEET_ERRORS } from '../../errors.ts';
 
@@ -96,4 +97,18 @@ create table "${schema}".blob (
   tenant text not null, hash text not null, bytes bytea not null, until timestamptz not null, primary key (tenant, hash)
 );
 `;
+}
+
+/** Whether a server answers; rejects where it cannot be reached. */
+export async function answers(url: string, deadlineMs: number): Promise<boolean> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: deadlineMs, query_timeout: deadlineMs });
+  // A connection that is lost later is no crash of this process.
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    await client.query('SELECT 1');
+    return true;
+  } finally {
+    await client.end();
+  }
 }
