@@ -236,10 +236,13 @@ const FLEET_ROOMS = {
   // From an address in a file to the engine.
   connect: ['engine', 'engine/nats', 'engine/postgres'],
   worker: ['errors.ts', 'engine', 'connect', 'tasks'],
-  client: ['errors.ts', 'engine', 'connect', 'tasks'],
+  // Checks a task as a worker does, before it is queued.
+  gate: ['errors.ts', 'engine', 'engine/nats', 'connect', 'tasks', 'worker'],
+  // Speaks the protocol of a gate.
+  client: ['errors.ts', 'engine', 'connect', 'tasks', 'gate'],
   // What `acode fleet …` starts; the library does not have it.
-  command: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'client'],
-  'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'client'],
+  command: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'gate', 'client'],
+  'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'gate', 'client'],
 };
 
 /** The packages that talk to a server, each in the one room that knows it. */

@@ -2022,6 +2022,49 @@ export const PROTECTIONS = [
     [`${FLEET}/engine/names.ts`, 'if (!pattern.test(value))', 'if (pattern.test(value) === null)'],
     [['fleet/conformance.test.ts', 'refuses names that would lead elsewhere']],
   ),
+  {
+    ...one(
+      'fleet: a tenant’s user may publish and subscribe to everything',
+      [
+        `${FLEET}/engine/nats/accounts.ts`,
+        'users: [ { nkey: ${user}, permissions: { publish: { allow: [${subject}] }, subscribe: { allow: [${quoted(`${inboxPrefixOf(tenant)}.>`)}] } } } ]',
+        'users: [ { nkey: ${user} } ]',
+      ],
+      [['fleet/tenancy.test.ts', 'cannot publish, claim, cancel, read, drain']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'fleet: a worker may manage streams and drain hosts',
+      [
+        `${FLEET}/engine/nats/accounts.ts`,
+        'permissions: { publish: { deny: [${denied}] }, subscribe: { deny: [${quoted(`${gate}.>`)}] } }',
+        'permissions: { subscribe: { deny: [${quoted(`${gate}.>`)}] } }',
+      ],
+      [['fleet/tenancy.test.ts', 'cannot publish, claim, cancel, read, drain']],
+    ),
+    command: true,
+  },
+  one(
+    'fleet: a gate queues what no key of the tenant has signed',
+    [
+      `${FLEET}/gate/service.ts`,
+      '    admittedSpec({ tenants: new Map([[tenant, registered]]) }, task, Date.now());\n',
+      '',
+    ],
+    [['fleet/tenancy.test.ts', 'submits nothing in the name of another']],
+  ),
+  one(
+    'fleet: a tenant may fill the queue',
+    [`${FLEET}/gate/service.ts`, 'if ((await this.#unfinished.count) + this.#reserved.size <= max)', 'if (max > 0)'],
+    [['fleet/tenancy.test.ts', 'fills neither the queue']],
+  ),
+  one(
+    'fleet: a tenant may store workspaces without limit',
+    [`${FLEET}/gate/service.ts`, 'if (!visitor.use.mayStore(size, performance.now()))', 'if (size < 0)'],
+    [['fleet/tenancy.test.ts', 'fills neither the queue']],
+  ),
   one(
     'fleet: results of unknown workers are taken',
     [

@@ -89,8 +89,11 @@ export class NatsServers implements AsyncDisposable {
     this.directory = mkdtempSync('/var/tmp/acode-nats-');
   }
 
-  /** `sync` is what each is told of writing to disk: `always`, or an interval. */
-  static async start(count: 1 | 3 = 1, { sync = 'always', jetstream = true } = {}): Promise<NatsServers> {
+  /** `sync` is what each is told of writing to disk: `always`, or an interval; `accounts`, what `acode fleet tenant` wrote. */
+  static async start(
+    count: 1 | 3 = 1,
+    { sync = 'always', jetstream = true, accounts = '' } = {},
+  ): Promise<NatsServers> {
     const servers = new NatsServers();
     const ports = await Promise.all(
       Array.from({ length: count }, async () => [await freePort(), await freePort(), await freePort()]),
@@ -100,6 +103,7 @@ export class NatsServers implements AsyncDisposable {
       const directory = join(servers.directory, `n${at}`);
       mkdirSync(directory);
       const file = join(directory, 'server.conf');
+      writeFileSync(join(directory, 'accounts.conf'), accounts);
       writeFileSync(
         file,
         [
@@ -107,6 +111,7 @@ export class NatsServers implements AsyncDisposable {
           `http: 127.0.0.1:${monitor}`,
           `server_name: n${at}`,
           jetstream ? `jetstream { store_dir: "${directory}", sync_interval: ${sync}, max_file_store: 20G }` : '',
+          accounts === '' ? '' : 'include ./accounts.conf',
           count === 1 ? '' : `cluster { name: acode, listen: 127.0.0.1:${cluster}, routes: [${routes}] }`,
         ].join('\n'),
       );
@@ -124,6 +129,14 @@ export class NatsServers implements AsyncDisposable {
     for (const server of servers.processes) server.begin();
     await Promise.all(servers.processes.map(server => server.ready()));
     return servers;
+  }
+
+  /** Gives all servers other accounts, while they run. */
+  setAccounts(accounts: string): void {
+    for (const [at, server] of this.processes.entries()) {
+      writeFileSync(join(this.directory, `n${at}`, 'accounts.conf'), accounts);
+      server.signal('SIGHUP');
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -28,7 +28,7 @@ import { statsCommand } from './commands/stats.ts';
 import { swarmCommands } from './commands/swarm.ts';
 import { trustCommand } from './commands/trust.ts';
 import { uninstallCommand } from './commands/uninstall-command.ts';
-import { workerCommand } from './commands/worker.ts';
+import { gateCommand, workerCommand } from './commands/worker.ts';
 import type { Complained } from './failure/parse-failure.ts';
 import { ownVersion } from './version.ts';
 import { hanging } from './terminal/wrap.ts';
@@ -99,6 +99,7 @@ export function buildProgram(perform: Perform, printed: Printed): CommandUnknown
     .addCommand(completionCommand(perform))
     .addCommand(uninstallCommand(perform))
     .addCommand(workerCommand(perform))
+    .addCommand(gateCommand(perform))
     .addCommand(dockerCommands(perform))
     .addCommand(scanWorkspaceCommand(perform), { hidden: true })
     .helpCommand('help [command...]', 'Show the help of a command');

@@ -174,4 +174,40 @@ export const FLEET_ERRORS = defineErrors({
       remedy: 'Compare both; `--replace` writes the new one.',
     },
   }),
+  'ACODE-FLT-030': errorEntry<{ reason: string }>({
+    title: 'no gate of the fleet answers',
+    message: c => `No gate of the fleet answers: ${c.reason}.`,
+    hint: () => 'Ask the operator whether `acode gate` runs. A task is safe to submit again with the same id.',
+    exit: 125,
+    example: { reason: 'no responders' },
+  }),
+  'ACODE-FLT-031': errorEntry<{ tenant: string; reason: string }>({
+    title: 'a gate refused a request',
+    message: c => `The gate refused a request of tenant ${c.tenant}: ${c.reason}.`,
+    hint: () =>
+      'Ask the operator what the tenant may do (`acode fleet tenant list`), and compare the versions of acode.',
+    exit: 125,
+    example: { tenant: 'acme', reason: 'the fleet has no pool gpu' },
+  }),
+  'ACODE-FLT-032': errorEntry<{ tenant: string; reason: string }>({
+    title: 'a tenant asks too much of a gate',
+    message: c => `The gate did not take a request of tenant ${c.tenant}: ${c.reason} at once.`,
+    hint: () => 'Do the same again later, with fewer requests at the same time. acode repeats it by itself for 30 s.',
+    exit: 125,
+    example: { tenant: 'acme', reason: 'too many requests' },
+  }),
+  'ACODE-FLT-033': errorEntry<{ file: string; reason: string }>({
+    title: 'a file of a gate is invalid',
+    message: c => `${c.file} cannot be used: ${c.reason}.`,
+    hint: () => '`acode fleet tenant add` writes the files of a gate. `docs/fleet.md` has their keys.',
+    exit: 2,
+    example: { file: '/etc/acode/gate.yml', reason: 'there is no such file' },
+  }),
+  'ACODE-FLT-034': errorEntry<{ command: string }>({
+    title: 'only the operator of the fleet may do that',
+    message: c => `\`${c.command}\` needs the fleet’s server, and this file reaches its gates only.`,
+    hint: () => 'Ask the operator, or name the operator’s file with `--file`.',
+    exit: 2,
+    example: { command: 'acode fleet hosts' },
+  }),
 });

@@ -24,6 +24,7 @@ export function fleetCommands(perform: Perform) {
     .addCommand(statusCommand(perform))
     .addCommand(hostsCommand(perform))
     .addCommand(drainCommand(perform))
+    .addCommand(tenantCommands(perform))
     .addCommand(doctorCommand(perform));
 }
 
@@ -157,5 +158,56 @@ function doctorCommand(perform: Perform) {
     .option(...FILE)
     .action(({ file }, command) =>
       perform(command, async call => (await import('../fleet/verbs.ts')).doctor(call, file)),
+    );
+}
+
+const DIRECTORY = [
+  '--directory <path>',
+  'the files of all tenants (default: tenants beside your configuration)',
+] as const;
+
+/** For the operator: who may submit. */
+function tenantCommands(perform: Perform) {
+  return new Command('tenant')
+    .description('Tenants of the fleet, for its operator: accounts on the server, keys, quotas')
+    .enablePositionalOptions()
+    .addCommand(tenantAddCommand(perform))
+    .addCommand(
+      new Command('list')
+        .description('List the tenants, with their keys and quotas')
+        .option(...DIRECTORY)
+        .action((options, command) =>
+          perform(command, async call => (await import('../fleet/verbs.ts')).tenants(call, 'list', undefined, options)),
+        ),
+    )
+    .addCommand(
+      new Command('remove')
+        .description('Remove a tenant: its account, its key, its file')
+        .argument('<tenant>', 'name of a tenant')
+        .option(...DIRECTORY)
+        .action((name, options, command) =>
+          perform(command, async call => (await import('../fleet/verbs.ts')).tenants(call, 'remove', name, options)),
+        ),
+    );
+}
+
+function tenantAddCommand(perform: Perform) {
+  return new Command('add')
+    .description('Add a tenant: writes the accounts for nats-server, the gate’s file, and a file for the tenant')
+    .argument('<tenant>', 'name: small letters, digits and hyphens')
+    .addOption(
+      new Option('--server <url>', 'a server of the fleet; once, when the first tenant is added; repeatable').argParser(
+        texts,
+      ),
+    )
+    .addOption(new Option('--monitor <url>', 'monitoring port of a server; repeatable').argParser(texts))
+    .option('--tls-ca <file>', 'what the servers’ certificates are checked against')
+    .option('--name <name>', 'name of the fleet (default: acode)')
+    .option('--key <key>', 'the tenant’s own public key (default: a new pair, whose private key is in its file)')
+    .addOption(new Option('--queue <number>', 'most unfinished tasks (default: 10000)').argParser(count))
+    .option('--replace', 'give a tenant that is there new keys and limits')
+    .option(...DIRECTORY)
+    .action((name, options, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).tenants(call, 'add', name, options)),
     );
 }

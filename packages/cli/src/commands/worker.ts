@@ -1,4 +1,4 @@
-// `acode worker`: runs tasks of a fleet on this machine, if the package of the fleet is installed.
+// `acode worker` and `acode gate`: run tasks of a fleet on this machine, or let tenants submit them, if the package of the fleet is installed.
 
 import { Command } from '@commander-js/extra-typings';
 import type { Perform } from '../call.ts';
@@ -11,5 +11,15 @@ export function workerCommand(perform: Perform) {
     .option('--keys', 'print a new pair of keys for a tenant, and end')
     .action((options, command) =>
       perform(command, async call => (await import('../fleet/worker.ts')).work(call, options)),
+    );
+}
+
+/** The command of a gate. */
+export function gateCommand(perform: Perform) {
+  return new Command('gate')
+    .description('Let the tenants of a fleet submit tasks, and share its hosts fairly (needs the package @acode/fleet)')
+    .option('--file <path>', 'the gate’s file (default: tenants/gate.yml beside your configuration)')
+    .action(({ file }, command) =>
+      perform(command, async call => (await import('../fleet/worker.ts')).serveGate(call, file)),
     );
 }

@@ -135,6 +135,49 @@ export function join(call: Call, from: string, replace: boolean): Promise<number
   return askFleet(call, { verb: 'join', from: path, replace, socket }, shown(call, joinText), from === '-');
 }
 
+/** Options of `acode fleet tenant`. */
+export interface TenantOptions {
+  readonly directory?: string | undefined;
+  readonly server?: readonly string[] | undefined;
+  readonly monitor?: readonly string[] | undefined;
+  readonly tlsCa?: string | undefined;
+  readonly name?: string | undefined;
+  readonly key?: string | undefined;
+  readonly quota?: number | undefined;
+  readonly queue?: number | undefined;
+  readonly weight?: number | undefined;
+  readonly replace?: true | undefined;
+}
+
+/** `acode fleet tenant add`, `list` and `remove`. */
+export function tenants(
+  call: Call,
+  action: 'add' | 'list' | 'remove',
+  name: string | undefined,
+  options: TenantOptions,
+): Promise<number> {
+  const { directory, server: servers, monitor: monitors, tlsCa, name: fleet } = options;
+  const { key, quota, queue, weight, replace } = options;
+  const here = call.io.cwd();
+  const request = {
+    verb: 'tenant',
+    action,
+    name,
+    fleet,
+    key,
+    quota,
+    queue,
+    weight,
+    replace,
+    servers,
+    monitors,
+    directory: directory && resolve(here, directory),
+    caFile: tlsCa && resolve(here, tlsCa),
+  };
+  const texts = { add: tenantAdded, list: tenantsText, remove: tenantRemoved };
+  return askFleet(call, request, shown(call, texts[action]));
+}
+
 function withFile(call: Call, file: string | undefined): { readonly file?: string } {
   return file === undefined ? {} : { file: resolve(call.io.cwd(), file) };
 }
@@ -185,7 +228,8 @@ const fleetText: Text = (value, look) => {
     })
     .parse(value);
   const rows = pools.map(one => [one.pool, String(one.hosts), `${one.busy}/${one.slots}`, String(one.queued)]);
-  const head = fitted(`Fleet ${fleet} on ${engine}, as tenant ${tenant}.\n`, look);
+  const way = engine === 'gate' ? 'through a gate' : `on ${engine}`;
+  const head = fitted(`Fleet ${fleet} ${way}, as tenant ${tenant}.\n`, look);
   const own =
     tasks.length === 0
       ? ''
@@ -195,7 +239,8 @@ const fleetText: Text = (value, look) => {
           look,
           ['WORKER'],
         )}`;
-  return `${head}${table(['POOL', 'HOSTS', 'BUSY', 'UNFINISHED'], rows, look)}${own}`;
+  const all = rows.length === 0 ? '' : table(['POOL', 'HOSTS', 'BUSY', 'UNFINISHED'], rows, look);
+  return `${head}${all}${own}`;
 };
 
 const hostsText: Text = (value, look) => {
@@ -244,6 +289,61 @@ const doctorText: Text = (value, look) => {
     })
     .map(line => fitted(line, look))
     .join('');
+};
+
+const changedSchema = z.object({
+  name: z.string(),
+  client: z.string().default(''),
+  accounts: z.string(),
+  worker: z.string(),
+  gate: z.string().default(''),
+  operator: z.string().default(''),
+  isFirst: z.boolean().default(false),
+});
+
+const tenantAdded: Text = (value, look) => {
+  const { name, client, accounts, worker, gate, operator, isFirst } = changedSchema.parse(value);
+  const first = [
+    'Once: put `include ./accounts.conf` into the configuration of every nats-server, in place of its own users.',
+    `Once: run \`acode fleet doctor --file ${operator}\`, which creates the streams, then \`acode gate --file ${gate}\`.`,
+  ];
+  const lines = [
+    `Tenant ${name}: give it ${client}. Who has this file is the tenant.`,
+    ...(isFirst ? first : []),
+    `On every server: copy ${accounts} beside its configuration, and run \`nats-server --signal reload\`.`,
+    `On every worker: take over the sections of ${worker}, and start it again.`,
+  ];
+  return lines.map(line => fitted(`${line}\n`, look)).join('');
+};
+
+const tenantRemoved: Text = (value, look) => {
+  const { name, accounts, worker } = changedSchema.parse(value);
+  const lines = [
+    `Tenant ${name} is removed: gates refuse it within a second.`,
+    `On every server: copy ${accounts} beside its configuration, and run \`nats-server --signal reload\`, which disconnects it.`,
+    `On every worker: take over the sections of ${worker}, and start it again.`,
+  ];
+  return lines.map(line => fitted(`${line}\n`, look)).join('');
+};
+
+const tenantsText: Text = (value, look) => {
+  const one = z.object({
+    name: z.string(),
+    keys: z.array(z.string()),
+    weight: z.number(),
+    quota: z.number().optional(),
+    queue: z.number(),
+  });
+  const { items } = z.object({ items: z.array(one) }).parse(value);
+  if (items.length === 0) return fitted('There is no tenant. `acode fleet tenant add <name>` adds one.\n', look);
+  const rows = items.map(({ name, weight, quota, queue, keys }) => [
+    name,
+    String(weight),
+    quota === undefined ? 'none' : String(quota),
+    String(queue),
+    keys.join(' '),
+  ]);
+  return table(['TENANT', 'WEIGHT', 'QUOTA', 'QUEUE', 'KEY'], rows, look, ['KEY']);
 };
 
 const upText: Text = (value, look) => {

@@ -1,4 +1,4 @@
-// Start of a worker: becomes the way to its program.
+// Start of a worker or of a gate: becomes the way to its program.
 
 import { fork } from 'node:child_process';
 import { resolve } from 'node:path';
@@ -13,9 +13,24 @@ export interface WorkerArguments {
 
 /** Runs a worker until it is stopped; returns its exit status. */
 export function work(call: Call, { file, keys }: WorkerArguments): Promise<number> {
-  const argv = [...(file === undefined ? [] : ['--file', resolve(call.io.cwd(), file)]), ...(keys ? ['--keys'] : [])];
+  return start(call, programOfFleet('A worker', 'worker', 'program.js'), [
+    ...fileIn(call, file),
+    ...(keys ? ['--keys'] : []),
+  ]);
+}
+
+/** Runs a gate until it is stopped; returns its exit status. */
+export function serveGate(call: Call, file: string | undefined): Promise<number> {
+  return start(call, programOfFleet('A gate', 'gate', 'program.js'), fileIn(call, file));
+}
+
+function fileIn(call: Call, file: string | undefined): string[] {
+  return file === undefined ? [] : ['--file', resolve(call.io.cwd(), file)];
+}
+
+function start(call: Call, program: string, argv: readonly string[]): Promise<number> {
   // Its own signals reach it: a terminal sends them to both, and this process passes on what is sent to it alone.
-  const child = fork(programOfFleet('A worker', 'worker', 'program.js'), argv, {
+  const child = fork(program, argv, {
     execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });

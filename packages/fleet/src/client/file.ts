@@ -3,6 +3,8 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import * as z from 'zod';
+import { gateAddressSchema } from '../connect/open-gate.ts';
+import type { GateAddress } from '../connect/open-gate.ts';
 import { engineSchema } from '../connect/open-engine.ts';
 import type { EngineAddress } from '../connect/open-engine.ts';
 import { FLEET_ERRORS } from '../errors.ts';
@@ -14,7 +16,8 @@ import type { KeyPair } from '../tasks/signature.ts';
 const pairSchema = z.strictObject({ publicKey: keySchema, privateKey: z.string().startsWith('ed25519:') });
 
 const fileSchema = z.strictObject({
-  engine: engineSchema,
+  engine: engineSchema.optional(),
+  gate: gateAddressSchema.optional(),
   fleet: z.string().default('acode'),
   tenant: z.string(),
   keys: pairSchema,
@@ -22,10 +25,26 @@ const fileSchema = z.strictObject({
   workers: z.array(keySchema).optional(),
 });
 
+/** How a client reaches the fleet: through a gate, as a tenant has to, or straight to the engine, as the operator may. */
+export type FleetReach =
+  | {
+      /** The engine, as the file has it. */
+      readonly engine: EngineAddress;
+      /** None. */
+      readonly gate?: undefined;
+    }
+  | {
+      /** Where gates are. */
+      readonly gate: GateAddress;
+      /** None. */
+      readonly engine?: undefined;
+    };
+
 /** What a client’s file says, with what it leaves out. */
-export interface FleetFile {
-  /** The engine, as the file has it. */
-  readonly engine: EngineAddress;
+export type FleetFile = FleetReach & FleetIdentity;
+
+/** Who a client is. */
+export interface FleetIdentity {
   /** The fleet’s name. */
   readonly fleet: string;
   /** The tenant. */
@@ -59,9 +78,15 @@ export function fleetFileFrom(content: unknown, path = 'the fleet’s file'): Fl
     const reason = `${where === '' ? 'the file' : where}: ${issue?.message ?? 'invalid'}`;
     throw FLEET_ERRORS.create('ACODE-FLT-019', { file: path, reason });
   }
-  const { fleet, tenant, pool } = parsed.data;
+  return reaching(parsed.data, path);
+}
+
+function reaching({ engine, gate, ...rest }: z.infer<typeof fileSchema>, path: string): FleetFile {
+  const { fleet, tenant, pool } = rest;
   checkedName('fleet', fleet);
   checkedName('tenant', tenant);
   checkedName('pool', pool);
-  return parsed.data;
+  if (engine && !gate) return { ...rest, engine };
+  if (gate && !engine) return { ...rest, gate };
+  throw FLEET_ERRORS.create('ACODE-FLT-019', { file: path, reason: 'it needs `engine` or `gate`, and not both' });
 }

@@ -8,6 +8,8 @@ import type { FleetEngine, QueuedTask } from '../engine/engine.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { openEngine } from '../connect/open-engine.ts';
 import type { EngineAddress } from '../connect/open-engine.ts';
+import { openGate } from '../connect/open-gate.ts';
+import type { GateAddress } from '../connect/open-gate.ts';
 import { hashOf, signed } from '../tasks/signature.ts';
 import type { KeyPair } from '../tasks/signature.ts';
 import { MAX_STDIN, parseSpec } from '../tasks/spec.ts';
@@ -15,17 +17,33 @@ import type { TaskRequest } from '../tasks/spec.ts';
 import { DirectAccess } from './access.ts';
 import type { TaskAccess } from './access.ts';
 import { readFleetFile } from './file.ts';
+import { GateAccess } from './gate-access.ts';
 import { Outbox } from './outbox.ts';
 import type { OutboxEntry } from './outbox.ts';
 import { FleetRunning } from './running.ts';
 import { SubmittedTask } from './task.ts';
 import type { FleetTask, Noticed } from './task.ts';
 
-/** Who submits, and where. */
-export interface FleetOptions {
-  /** The engine: one that is open, or its address as a file has it. {@link Fleet.close} closes it. */
-  readonly engine: FleetEngine | EngineAddress;
-  /** The fleet’s name, where `engine` is an address; `acode` by default. */
+/** Who submits, and where: straight to the engine, or through a gate. */
+export type FleetOptions = FleetSubmitter &
+  (
+    | {
+        /** The engine: one that is open, or its address as a file has it. {@link Fleet.close} closes it. */
+        readonly engine: FleetEngine | EngineAddress;
+        /** None. */
+        readonly gate?: undefined;
+      }
+    | {
+        /** The gates of the fleet: what a tenant has, whom the operator lets do no more than submit. */
+        readonly gate: GateAddress;
+        /** None. */
+        readonly engine?: undefined;
+      }
+  );
+
+/** Who submits. */
+export interface FleetSubmitter {
+  /** The fleet’s name, where an address is given; `acode` by default. */
   readonly fleet?: string | undefined;
   /** The tenant. */
   readonly tenant: string;
@@ -58,12 +76,12 @@ export type FleetRunRequest = RunnerRequest & Omit<TaskRequest, 'stdin' | 'cwd' 
  */
 export class Fleet implements CommandRunner, AsyncDisposable {
   readonly #access: TaskAccess;
-  readonly #options: Omit<FleetOptions, 'engine'>;
+  readonly #options: FleetSubmitter;
   readonly #outbox: Outbox | null;
   readonly #wakers = new Map<string, Set<() => void>>();
   #listening: Promise<AsyncDisposable> | null = null;
 
-  private constructor(access: TaskAccess, options: Omit<FleetOptions, 'engine'>) {
+  private constructor(access: TaskAccess, options: FleetSubmitter) {
     this.#access = access;
     this.#options = options;
     this.#outbox = options.outbox === undefined ? null : new Outbox(options.outbox, options.tenant);
@@ -72,8 +90,9 @@ export class Fleet implements CommandRunner, AsyncDisposable {
   /** Connects: with these options, or with those of a file. */
   static async open(options: FleetOptions | string, signal?: AbortSignal): Promise<Fleet> {
     if (typeof options === 'string') return Fleet.open(await readFleetFile(options), signal);
-    const { engine, ...rest } = options;
-    const opened = 'enqueue' in engine ? engine : await openEngine({ engine, fleet: options.fleet ?? 'acode' }, signal);
+    const { engine, gate, fleet = 'acode', ...rest } = options;
+    if (gate) return new Fleet(new GateAccess(await openGate(gate, fleet, options.tenant)), rest);
+    const opened = 'enqueue' in engine ? engine : await openEngine({ engine, fleet }, signal);
     return new Fleet(new DirectAccess(opened), rest);
   }
 

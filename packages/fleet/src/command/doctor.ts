@@ -5,8 +5,9 @@ import { randomUUID } from 'node:crypto';
 import { AcodeError } from '@acode/sandbox';
 import { readFleetFile } from '../client/file.ts';
 import type { FleetFile } from '../client/file.ts';
-import type { EngineAddress } from '../connect/open-engine.ts';
+import { GateAccess } from '../client/gate-access.ts';
 import { openEngine } from '../connect/open-engine.ts';
+import { openGate } from '../connect/open-gate.ts';
 import type { FleetEngine } from '../engine/engine.ts';
 import { reasonOf } from '../engine/retry.ts';
 import { hostsOf } from './fleet-view.ts';
@@ -21,7 +22,11 @@ interface Check {
   readonly remedy: string;
 }
 
+type OfGate = Extract<FleetFile, { readonly gate: object }>;
+type OfEngine = Extract<FleetFile, { readonly engine: object }>;
+
 const TRIES = 5;
+const GATE_MS = 10_000;
 
 /** `acode fleet doctor`: status 1 where a check failed. */
 export async function doctor({ file }: RequestOf<'doctor'>, terminal: Terminal): Promise<number> {
@@ -32,14 +37,28 @@ export async function doctor({ file }: RequestOf<'doctor'>, terminal: Terminal):
     return { value: found, observed: `${path}, tenant ${found.tenant}` };
   });
   if (settings) {
-    checks.push(privacy(path), transport(settings.engine));
-    await engineChecks(checks, settings, terminal.signal);
+    checks.push(privacy(path), transport(settings));
+    if (settings.gate) await gateCheck(checks, settings, terminal.signal);
+    else await engineChecks(checks, settings, terminal.signal);
   }
   terminal.value('acode.fleet-doctor/1', { checks });
   return checks.some(({ status }) => status === 'failed') ? 1 : 0;
 }
 
-async function engineChecks(checks: Check[], settings: FleetFile, signal: AbortSignal): Promise<void> {
+async function gateCheck(checks: Check[], { gate, fleet, tenant }: OfGate, signal: AbortSignal): Promise<void> {
+  await tried(checks, 'gate', 'A gate answers', async () => {
+    const access = new GateAccess(await openGate(gate, fleet, tenant));
+    try {
+      const began = performance.now();
+      const id = await access.hello(AbortSignal.any([signal, AbortSignal.timeout(GATE_MS)]));
+      return { value: true, observed: `${id}, in ${(performance.now() - began).toFixed(1)} ms` };
+    } finally {
+      await access.close();
+    }
+  });
+}
+
+async function engineChecks(checks: Check[], settings: OfEngine, signal: AbortSignal): Promise<void> {
   const engine = await tried(checks, 'engine', 'The servers: version, settings, streams', async () => {
     const found = await openEngine(settings, signal);
     return { value: found, observed: `${found.kind}, and every check of it passed` };
@@ -53,7 +72,7 @@ async function engineChecks(checks: Check[], settings: FleetFile, signal: AbortS
 // The one thing that all rests on.
 async function fencing(
   engine: FleetEngine,
-  { tenant }: FleetFile,
+  { tenant }: OfEngine,
   signal: AbortSignal,
 ): Promise<{ value: true; observed: string }> {
   const key = { tenant, id: `doctor-${randomUUID()}` };
@@ -77,7 +96,7 @@ async function fencing(
 
 async function poolHosts(
   engine: FleetEngine,
-  { pool, workers }: FleetFile,
+  { pool, workers }: OfEngine,
   signal: AbortSignal,
 ): Promise<{ value: true; observed: string }> {
   const found = (await hostsOf(engine, signal)).filter(host => host.pool === pool);
@@ -104,8 +123,8 @@ function privacy(path: string): Check {
 
 const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[?::1\]?|localhost)$/;
 
-function transport(engine: EngineAddress): Check {
-  const plain = 'nats' in engine ? engine.nats.servers.filter(isPlain) : [engine.postgres.url].filter(isPlain);
+function transport(settings: FleetFile): Check {
+  const plain = addressesOf(settings).filter(isPlain);
   return {
     id: 'transport',
     title: 'Connections that leave this machine are encrypted',
@@ -116,6 +135,11 @@ function transport(engine: EngineAddress): Check {
         ? ''
         : 'Give the servers certificates, and name them with tls:// (NATS) or sslmode=verify-full (PostgreSQL).',
   };
+}
+
+function addressesOf({ engine, gate }: FleetFile): readonly string[] {
+  if (gate) return gate.nats.servers;
+  return 'nats' in engine ? engine.nats.servers : [engine.postgres.url];
 }
 
 function isPlain(address: string): boolean {

@@ -3,7 +3,6 @@
 import * as z from 'zod';
 import { Fleet } from '../client/fleet.ts';
 import { readFleetFile } from '../client/file.ts';
-import type { FleetFile } from '../client/file.ts';
 import { openEngine } from '../connect/open-engine.ts';
 import { FLEET_ERRORS } from '../errors.ts';
 import type { FleetEngine } from '../engine/engine.ts';
@@ -45,36 +44,43 @@ function valueOf(text: string): unknown {
   }
 }
 
-/** The engine of a client’s file, and the file. */
-export async function engineOf(
-  file: string | undefined,
-  signal: AbortSignal,
-): Promise<{ readonly engine: FleetEngine; readonly settings: FleetFile }> {
+/** The engine of the operator’s file. A tenant’s file reaches none. */
+async function engineOf(file: string | undefined, command: string, signal: AbortSignal): Promise<FleetEngine> {
   const settings = await readFleetFile(file ?? places().fleetFile);
-  return { settings, engine: await openEngine(settings, signal) };
+  if (settings.gate) throw FLEET_ERRORS.create('ACODE-FLT-034', { command });
+  return openEngine(settings, signal);
 }
 
 /** `acode fleet status`: the pools and this user’s tasks, or one task. */
 export async function status({ file, id }: RequestOf<'status'>, terminal: Terminal): Promise<number> {
-  const { engine, settings } = await engineOf(file, terminal.signal);
-  await using fleet = await Fleet.open({ ...settings, engine, outbox: places().outbox });
-  if (id !== undefined) return await statusOf(fleet, id, terminal);
-  const found = await hostsOf(engine, terminal.signal);
-  const names = [...new Set([settings.pool, ...found.map(({ pool }) => pool)])].sort();
-  const pools = await Promise.all(
-    names.map(async pool => {
-      const own = found.filter(host => host.pool === pool);
-      const slots = own.reduce((sum, host) => sum + host.slots, 0);
-      const busy = own.reduce((sum, host) => sum + host.tasks.length, 0);
-      return { pool, hosts: own.length, slots, busy, queued: await engine.depth(pool, terminal.signal) };
-    }),
+  const settings = await readFleetFile(file ?? places().fleetFile);
+  const outbox = places().outbox;
+  const engine = settings.gate ? null : await openEngine(settings, terminal.signal);
+  await using fleet = await Fleet.open(
+    engine ? { ...settings, gate: undefined, engine, outbox } : { ...settings, outbox },
   );
+  if (id !== undefined) return await statusOf(fleet, id, terminal);
+  // A tenant sees its own tasks, and nothing of the pools.
+  const pools = engine ? await poolsOf(engine, settings.pool, terminal.signal) : [];
   const tasks = await Promise.all(
     fleet.pending().map(async task => ({ id: task.id, ...(await positionOf(fleet, task.id, terminal.signal)) })),
   );
   const { fleet: name, tenant } = settings;
-  terminal.value('acode.fleet-status/1', { fleet: name, engine: engine.kind, tenant, pools, tasks });
+  terminal.value('acode.fleet-status/1', { fleet: name, engine: engine?.kind ?? 'gate', tenant, pools, tasks });
   return 0;
+}
+
+async function poolsOf(engine: FleetEngine, usual: string, signal: AbortSignal): Promise<object[]> {
+  const found = await hostsOf(engine, signal);
+  const names = [...new Set([usual, ...found.map(({ pool }) => pool)])].sort();
+  return Promise.all(
+    names.map(async pool => {
+      const own = found.filter(host => host.pool === pool);
+      const slots = own.reduce((sum, host) => sum + host.slots, 0);
+      const busy = own.reduce((sum, host) => sum + host.tasks.length, 0);
+      return { pool, hosts: own.length, slots, busy, queued: await engine.depth(pool, signal) };
+    }),
+  );
 }
 
 async function positionOf(fleet: Fleet, id: string, signal: AbortSignal): Promise<object> {
@@ -94,8 +100,7 @@ async function statusOf(fleet: Fleet, id: string, terminal: Terminal): Promise<n
 
 /** `acode fleet hosts`. */
 export async function hosts({ file }: RequestOf<'hosts'>, terminal: Terminal): Promise<number> {
-  const { engine } = await engineOf(file, terminal.signal);
-  await using _engine = engine;
+  await using engine = await engineOf(file, 'acode fleet hosts', terminal.signal);
   terminal.value('acode.fleet-hosts/1', { items: await hostsOf(engine, terminal.signal) });
   return 0;
 }
@@ -103,8 +108,7 @@ export async function hosts({ file }: RequestOf<'hosts'>, terminal: Terminal): P
 /** `acode fleet drain`: the workers of a host take no more, end what they have, and leave. */
 export async function drain({ file, host, wait }: RequestOf<'drain'>, terminal: Terminal): Promise<number> {
   const { signal } = terminal;
-  const { engine } = await engineOf(file, signal);
-  await using _engine = engine;
+  await using engine = await engineOf(file, 'acode fleet drain', signal);
   const isMeant = ({ name, worker }: Host): boolean => name === host || worker === host;
   const workers = (await hostsOf(engine, signal)).filter(isMeant).map(({ worker }) => worker);
   if (workers.length === 0) throw FLEET_ERRORS.create('ACODE-FLT-021', { host });
@@ -118,7 +122,7 @@ export async function drain({ file, host, wait }: RequestOf<'drain'>, terminal: 
   for (let tries = 0; tries < MAX_TRIES && !signal.aborted; tries += 1) {
     const deaf = left.filter(({ draining }) => !draining);
     if (left.length === 0 || (!wait && deaf.length === 0)) break;
-    for (const { worker } of deaf) await engine.notify({ worker }, 'drain');
+    for (const { worker } of deaf) await engine.notify({ control: worker }, 'drain');
     await paused(AGAIN_MS, signal);
     left = await still();
   }

@@ -10,6 +10,8 @@ export interface Places {
   readonly fleetFile: string;
   /** The worker’s file. */
   readonly workerFile: string;
+  /** Tenants of the fleet, for its operator. */
+  readonly tenants: string;
   /** Tasks that were submitted and whose end was not read. */
   readonly outbox: string;
   /** What `acode fleet up` keeps: servers, keys, files. */
@@ -26,6 +28,7 @@ export function places(env: NodeJS.ProcessEnv = process.env): Places {
   return {
     fleetFile: join(config, 'fleet.yml'),
     workerFile: join(config, 'worker.yml'),
+    tenants: join(config, 'tenants'),
     outbox: join(state, 'fleet', 'outbox'),
     up: join(state, 'fleet', 'up'),
     workerRoot: join(state, '..', 'acode-worker'),

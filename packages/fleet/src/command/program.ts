@@ -39,6 +39,7 @@ const VERBS: { readonly [Verb in FleetRequest['verb']]: (request: RequestOf<Verb
   hosts: async request => (await import('./fleet-view.ts')).hosts(request, terminal),
   drain: async request => (await import('./fleet-view.ts')).drain(request, terminal),
   doctor: async request => (await import('./doctor.ts')).doctor(request, terminal),
+  tenant: async request => (await import('./tenant.ts')).tenant(request, terminal),
   up: async request => (await import('./up.ts')).up(request, terminal),
   join: async request => (await import('./join.ts')).join(request, terminal),
 };

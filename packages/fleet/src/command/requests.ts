@@ -45,6 +45,23 @@ const workerFields = {
   socket: z.string().optional(),
 };
 
+const tenantFields = {
+  action: z.enum(['add', 'list', 'remove']),
+  name: z.string().optional(),
+  /** Where the files of all tenants are. */
+  directory: z.string().optional(),
+  fleet: z.string().optional(),
+  servers: z.array(z.string()).optional(),
+  monitors: z.array(z.string()).optional(),
+  caFile: z.string().optional(),
+  /** The tenant’s own public key; by default a pair is made. */
+  key: z.string().optional(),
+  weight: z.number().positive().optional(),
+  quota: count.optional(),
+  queue: count.optional(),
+  replace: z.boolean().optional(),
+};
+
 /** Every request. */
 export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('submit'), ...reach, ...taskFields }),
@@ -55,6 +72,7 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('hosts'), ...reach }),
   z.strictObject({ verb: z.literal('drain'), ...reach, host: z.string(), wait: z.boolean() }),
   z.strictObject({ verb: z.literal('doctor'), ...reach }),
+  z.strictObject({ verb: z.literal('tenant'), ...tenantFields }),
   z.strictObject({ verb: z.literal('up'), ...serverFields, ...workerFields }),
   z.strictObject({ verb: z.literal('join'), from: z.string(), replace: z.boolean(), socket: z.string().optional() }),
 ]);

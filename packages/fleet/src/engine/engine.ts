@@ -93,6 +93,8 @@ export interface FleetEngine extends AsyncDisposable {
   take(request: TakeRequest, signal?: AbortSignal): Promise<Delivery[]>;
   /** How many tasks a pool’s queue has, those in progress included. */
   depth(pool: string, signal?: AbortSignal): Promise<number>;
+  /** How many tasks of a tenant the queues of all pools have, those in progress included. */
+  unfinished(tenant: string, signal?: AbortSignal): Promise<number>;
 
   /** The state of a task; null where it has none. */
   read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null>;
@@ -136,7 +138,7 @@ export interface FleetEngine extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** What notices are about: the tasks of a tenant, or one worker. */
+/** What notices are about: the tasks of a tenant, one worker, or what the operator asks of a worker. */
 export type Topic =
   | {
       /** Tasks of this tenant. */
@@ -145,6 +147,10 @@ export type Topic =
   | {
       /** This worker. */
       readonly worker: string;
+    }
+  | {
+      /** This worker, by its operator. */
+      readonly control: string;
     };
 
 /** The largest body of a task and the largest state, in bytes. */

@@ -97,6 +97,10 @@ export class MemoryEngine implements FleetEngine {
     return [...this.#queue.values()].filter(({ task }) => task.pool === pool).length;
   }
 
+  async unfinished(tenant: string): Promise<number> {
+    return [...this.#queue.values()].filter(({ task }) => task.tenant === tenant).length;
+  }
+
   async read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null> {
     signal?.throwIfAborted();
     return this.#kept(this.#states, named(key));
@@ -281,9 +285,9 @@ function blobName(tenant: string, hash: string): string {
 }
 
 function topicName(topic: Topic): string {
-  return 'tenant' in topic
-    ? `tenant ${checkedName('tenant', topic.tenant)}`
-    : `worker ${checkedName('worker', topic.worker)}`;
+  if ('tenant' in topic) return `tenant ${checkedName('tenant', topic.tenant)}`;
+  if ('worker' in topic) return `worker ${checkedName('worker', topic.worker)}`;
+  return `control ${checkedName('worker', topic.control)}`;
 }
 
 const SYSTEM_CLOCK: Clock = {

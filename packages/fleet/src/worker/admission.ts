@@ -17,12 +17,16 @@ const MAX_AHEAD_MS = 10 * 60_000;
 const LOG_BYTES = 10 * 1024 ** 2;
 
 /** The task, if a key of its tenant has signed exactly this one. */
-export function admittedSpec(file: WorkerFile, task: QueuedTask, now: number): TaskSpec {
+export function admittedSpec(
+  { tenants }: { readonly tenants: ReadonlyMap<string, { readonly keys: readonly string[] }> },
+  task: QueuedTask,
+  now: number,
+): TaskSpec {
   const { tenant } = task;
   const refuse = (reason: string): never => {
     throw FLEET_ERRORS.create('ACODE-FLT-009', { tenant, reason });
   };
-  const registered = file.tenants.get(tenant)?.keys ?? refuse('this worker serves no such tenant');
+  const registered = tenants.get(tenant)?.keys ?? refuse('there is no such tenant here');
   const body = verified('task', task.body, registered) ?? refuse('no registered key of this tenant has signed it');
   const spec = parseSpec(body);
   const names = ['tenant', 'id', 'pool', 'priority'] as const;

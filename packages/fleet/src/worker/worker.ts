@@ -141,7 +141,14 @@ export class Worker {
       this.#options.lease,
     );
     await lease.begin();
-    this.#listening = await this.#engine.listen({ worker: this.#id }, text => this.#noticed(text));
+    const notices = await this.#engine.listen({ worker: this.#id }, text => this.#noticed(text));
+    const control = await this.#engine.listen({ control: this.#id }, text => this.#controlled(text));
+    this.#listening = {
+      [Symbol.asyncDispose]: async () => {
+        await notices[Symbol.asyncDispose]();
+        await control[Symbol.asyncDispose]();
+      },
+    };
     this.#lease = lease;
   }
 
@@ -348,14 +355,17 @@ export class Worker {
 
   #noticed(text: string): void {
     const [what, tenant, id] = text.split(' ');
-    if (what === 'drain' && !this.#isDraining) {
-      this.#isDraining = true;
-      this.#log('info', { worker: this.#id }, 'the operator drains this worker');
-      this.#options.onDrain?.();
-    }
     if (what !== 'cancel') return;
     for (const running of this.#running.values())
       if (running.claim.tenant === tenant && running.claim.id === id) void this.#keepCancelled(running);
+  }
+
+  // Only the operator can send these: on NATS no worker and no tenant may publish them.
+  #controlled(text: string): void {
+    if (text !== 'drain' || this.#isDraining) return;
+    this.#isDraining = true;
+    this.#log('info', { worker: this.#id }, 'the operator drains this worker');
+    this.#options.onDrain?.();
   }
 
   // A notice is nobody’s signature: the state decides.

@@ -40,10 +40,20 @@ const PART_BYTES = 512 * 1024;
 const PARTS = 'Acode-Parts';
 const REPLICAS = 3;
 
-/** Options of an engine on NATS. */
-export interface NatsEngineOptions extends StreamSizes {
+/** How servers are reached, and as whom. */
+export interface NatsAccess {
   /** Addresses of servers: `nats://one.example:4222`. */
   readonly servers: readonly string[];
+  /** A file with the credentials of a user. */
+  readonly credentials?: string | undefined;
+  /** The seed of an nkey, in place of a file. */
+  readonly seed?: string | undefined;
+  /** A file with the certificates that the servers’ own are checked against. */
+  readonly caFile?: string | undefined;
+}
+
+/** Options of an engine on NATS. */
+export interface NatsEngineOptions extends NatsAccess, StreamSizes {
   /**
    * Addresses of the servers’ monitoring ports, where acode checks that each writes to disk before it answers:
    * `http://one.example:8222`. Without them the fleet is refused, unless `unsynced` accepts that.
@@ -55,12 +65,6 @@ export interface NatsEngineOptions extends StreamSizes {
   readonly fleet?: string;
   /** How many servers keep each task; 3 by default, 1 where the server is alone. */
   readonly replicas?: number;
-  /** A file with the credentials of a user. */
-  readonly credentials?: string;
-  /** The seed of an nkey, in place of a file. */
-  readonly seed?: string;
-  /** A file with the certificates that the servers’ own are checked against. */
-  readonly caFile?: string;
   /** How long a delivery hides a task, in milliseconds; 30,000 by default. */
   readonly hideMs?: number;
 }
@@ -90,7 +94,7 @@ export class NatsEngine implements FleetEngine {
     const engine = options.servers.join(', ');
     assertMonitored(options, engine);
     await checkServers(options.monitors ?? [], signal);
-    const connection = await connected(options, engine);
+    const connection = await connected(options);
     try {
       const manager = await NatsEngine.#prepared(connection, { ...options, names, engine }, signal);
       return new NatsEngine(connection, manager, names, options.hideMs ?? HIDE_MS);
@@ -129,6 +133,10 @@ export class NatsEngine implements FleetEngine {
 
   depth(pool: string, signal?: AbortSignal): Promise<number> {
     return this.#queue.depth(checkedName('pool', pool), signal);
+  }
+
+  unfinished(tenant: string, signal?: AbortSignal): Promise<number> {
+    return this.#queue.unfinished(checkedName('tenant', tenant), signal);
   }
 
   async read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null> {
@@ -289,10 +297,10 @@ export class NatsEngine implements FleetEngine {
   }
 
   #notice(topic: Topic): string {
-    const { notice } = this.#names.subject;
-    return 'tenant' in topic
-      ? `${notice}.tenant.${checkedName('tenant', topic.tenant)}`
-      : `${notice}.worker.${checkedName('worker', topic.worker)}`;
+    const { notice, control } = this.#names.subject;
+    if ('tenant' in topic) return `${notice}.tenant.${checkedName('tenant', topic.tenant)}`;
+    if ('worker' in topic) return `${notice}.worker.${checkedName('worker', topic.worker)}`;
+    return `${control}.host.${checkedName('worker', topic.control)}`;
   }
 }
 
@@ -306,8 +314,9 @@ function assertMonitored({ monitors = [], unsynced }: NatsEngineOptions, engine:
   });
 }
 
-async function connected(options: NatsEngineOptions, engine: string): Promise<NatsConnection> {
-  const { servers, credentials, seed, caFile } = options;
+/** Connects to one of the servers, and again whenever that is lost. */
+export async function connected(options: NatsAccess & { readonly inboxPrefix?: string }): Promise<NatsConnection> {
+  const { servers, credentials, seed, caFile, inboxPrefix } = options;
   const parts: ConnectionOptions = {
     servers: [...servers],
     name: 'acode',
@@ -320,6 +329,7 @@ async function connected(options: NatsEngineOptions, engine: string): Promise<Na
     pingInterval: 10_000,
     maxPingOut: 2,
     noAsyncTraces: true,
+    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
     ...(caFile === undefined ? {} : { tls: { caFile } }),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
     ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
@@ -327,7 +337,7 @@ async function connected(options: NatsEngineOptions, engine: string): Promise<Na
   try {
     return await connect(parts);
   } catch (cause) {
-    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(cause) }, { cause });
+    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine: servers.join(', '), reason: reasonOf(cause) }, { cause });
   }
 }
 

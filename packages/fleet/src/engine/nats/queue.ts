@@ -87,6 +87,13 @@ export class NatsQueue {
     return consumers.reduce((sum, { num_pending, num_ack_pending }) => sum + num_pending + num_ack_pending, 0);
   }
 
+  async unfinished(tenant: string, signal?: AbortSignal): Promise<number> {
+    const { manager, names, call } = this.#parts;
+    const filter = { subjects_filter: `${names.subject.task}.*.*.${tenant}.*` };
+    const { state } = await call('unfinished', () => manager.streams.info(names.tasks, filter), signal);
+    return Object.keys(state.subjects ?? {}).length;
+  }
+
   /** The most urgent first: each consumer is asked at once, and only if all of them have nothing, all are waited for. */
   async take({ pool, max, waitMs }: TakeRequest, signal?: AbortSignal): Promise<Delivery[]> {
     checkedName('pool', pool);

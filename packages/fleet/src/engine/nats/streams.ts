@@ -17,7 +17,9 @@ export interface FleetNames {
   readonly leases: string;
   readonly logs: string;
   readonly blobs: string;
-  readonly subject: Readonly<Record<'task' | 'state' | 'lease' | 'log' | 'blob' | 'notice', string>>;
+  readonly subject: Readonly<
+    Record<'task' | 'state' | 'lease' | 'log' | 'blob' | 'notice' | 'control' | 'gate', string>
+  >;
 }
 
 /** The names of a fleet. States and leases are buckets, so that `nats kv` shows them. */
@@ -37,6 +39,9 @@ export function namesOf(fleet: string): FleetNames {
       log: `${fleet}.log`,
       blob: `${fleet}.blob`,
       notice: `${fleet}.notice`,
+      // What only the operator may send: no worker and no tenant.
+      control: `${fleet}.ctl`,
+      gate: `${fleet}.gate`,
     },
   };
 }

@@ -8,8 +8,8 @@ export interface NatsUser {
   readonly publicKey: string;
 }
 
-/** Makes a user. */
-export function makeNatsUser(): NatsUser {
-  const user = nkeys.createUser();
+/** Makes a user; or the one of a seed. */
+export function makeNatsUser(seed?: string): NatsUser {
+  const user = seed === undefined ? nkeys.createUser() : nkeys.fromSeed(new TextEncoder().encode(seed));
   return { seed: new TextDecoder().decode(user.getSeed()), publicKey: user.getPublicKey() };
 }

@@ -167,6 +167,16 @@ export class PostgresEngine implements FleetEngine {
     return Number(rows[0]?.depth ?? 0);
   }
 
+  async unfinished(tenant: string, signal?: AbortSignal): Promise<number> {
+    const rows = await this.#query<{ count: string }>(
+      'unfinished',
+      'select count(*) as count from $.task where tenant = $1',
+      [checkedName('tenant', tenant)],
+      signal,
+    );
+    return Number(rows[0]?.count ?? 0);
+  }
+
   async read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null> {
     const { tenant, id } = checkedKey(key);
     const rows = await this.#query<{ text: string; revision: string }>(
@@ -400,9 +410,9 @@ function taskOf({ tenant, id, pool, priority, body }: TaskRow): QueuedTask {
 }
 
 function topicName(topic: Topic): string {
-  return 'tenant' in topic
-    ? `tenant:${checkedName('tenant', topic.tenant)}`
-    : `worker:${checkedName('worker', topic.worker)}`;
+  if ('tenant' in topic) return `tenant:${checkedName('tenant', topic.tenant)}`;
+  if ('worker' in topic) return `worker:${checkedName('worker', topic.worker)}`;
+  return `control:${checkedName('worker', topic.control)}`;
 }
 
 async function paused(ms: number, signal?: AbortSignal): Promise<void> {

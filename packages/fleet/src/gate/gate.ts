@@ -1,0 +1,59 @@
+// Gate: the way of tenants to the fleet. It keeps nothing that another gate needs: two of them run at once.
+
+import { randomBytes } from 'node:crypto';
+import type { Logger } from '@acode/sandbox';
+import type { FleetEngine } from '../engine/engine.ts';
+import { NatsGateServer } from '../engine/nats/gate-link.ts';
+import { present } from '../connect/open-engine.ts';
+import type { GateFile } from './file.ts';
+import { GateService } from './service.ts';
+import type { GateLimits } from './limits.ts';
+
+/** Options of a gate. */
+export interface GateOptions {
+  /** Its file. */
+  readonly file: GateFile;
+  /** The engine. The gate closes it. */
+  readonly engine: FleetEngine;
+  /** Receives log lines; none by default. */
+  readonly logger?: Logger;
+  /** What a tenant may ask, for tests. */
+  readonly limits?: GateLimits;
+}
+
+/** One gate of a fleet. */
+export class Gate {
+  /** Its id, another one after each start. */
+  readonly id: string;
+  readonly #engine: FleetEngine;
+  readonly #service: GateService;
+  readonly #doors: AsyncDisposable[] = [];
+
+  private constructor({ file, engine, limits }: GateOptions) {
+    this.id = `gate_${randomBytes(6).toString('hex')}`;
+    this.#engine = engine;
+    const { pools, tenants } = file;
+    this.#service = new GateService({ engine, gate: this.id, pools, tenants, ...present({ limits }) });
+  }
+
+  /** Starts a gate. It runs until it is closed. */
+  static async start(options: GateOptions): Promise<Gate> {
+    const gate = new Gate(options);
+    const { engine, fleet } = options.file;
+    if ('nats' in engine) {
+      const { servers, credentials, seed, ca_file: caFile } = engine.nats;
+      const access = { servers, ...present({ credentials, seed, caFile }), fleet };
+      gate.#doors.push(
+        await NatsGateServer.open(access, gate.id, (tenant, message) => gate.#service.answer(tenant, message)),
+      );
+    }
+    return gate;
+  }
+
+  /** Answers nobody any more, and disconnects. */
+  async close(): Promise<void> {
+    await Promise.all(this.#doors.map(door => door[Symbol.asyncDispose]()));
+    await this.#service[Symbol.asyncDispose]();
+    await this.#engine.close();
+  }
+}

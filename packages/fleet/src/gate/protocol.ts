@@ -1,0 +1,94 @@
+// Protocol between a client and a gate: a request and an answer, each JSON with bytes behind it.
+
+import * as z from 'zod';
+import { MAX_GATE_MESSAGE } from '../engine/link.ts';
+import { MAX_BLOB_BYTES } from '../engine/engine.ts';
+import { PRIORITIES } from '../engine/names.ts';
+
+const HEAD = 4;
+/** The most bytes of a workspace in one message. */
+export const PART_BYTES = 384 * 1024;
+
+const name = z.string().max(100);
+const position = z.int().nonnegative();
+const hash = z.string().max(64);
+
+/** What a client asks of a gate. The tenant is not in it: the connection proves which one it is. */
+export const gateRequestSchema = z.discriminatedUnion('verb', [
+  /** Whether the gate answers. */
+  z.strictObject({ verb: z.literal('hello') }),
+  /** Queues a signed task. */
+  z.strictObject({ verb: z.literal('submit'), id: name, pool: name, priority: z.enum(PRIORITIES), body: z.string() }),
+  z.strictObject({ verb: z.literal('queued'), id: name, pool: name }),
+  z.strictObject({ verb: z.literal('state'), id: name }),
+  z.strictObject({ verb: z.literal('cancel'), id: name }),
+  /** Which tasks changed after a number of this gate; waits for the next one. */
+  z.strictObject({ verb: z.literal('changes'), gate: name.nullable(), after: position }),
+  /** The pieces of a log after a number; waits for the next one. */
+  z.strictObject({ verb: z.literal('log'), id: name, attempt: z.int().positive(), after: position }),
+  /** A part of a workspace, whose bytes follow. The answer says how many the gate has. */
+  z.strictObject({ verb: z.literal('put'), hash, size: position.max(MAX_BLOB_BYTES), at: position }),
+  /** A part of a workspace. */
+  z.strictObject({ verb: z.literal('get'), hash, at: position }),
+]);
+
+/** One request. */
+export type GateRequest = z.infer<typeof gateRequestSchema>;
+
+/** A message: JSON, and bytes. */
+export interface Frame {
+  readonly value: unknown;
+  readonly bytes: Uint8Array;
+}
+
+/** The message as it is sent. */
+export function encodeFrame(value: object, bytes: Uint8Array = new Uint8Array()): Uint8Array {
+  const text = Buffer.from(JSON.stringify(value));
+  const head = Buffer.alloc(HEAD);
+  head.writeUInt32BE(text.length);
+  return Buffer.concat([head, text, bytes]);
+}
+
+/** The message that was sent; null where it is none. */
+export function decodeFrame(message: Uint8Array): Frame | null {
+  const all = Buffer.from(message.buffer, message.byteOffset, message.byteLength);
+  if (all.length < HEAD || all.length > MAX_GATE_MESSAGE) return null;
+  const end = HEAD + all.readUInt32BE();
+  if (end > all.length) return null;
+  try {
+    return { value: JSON.parse(all.toString('utf8', HEAD, end)), bytes: all.subarray(end) };
+  } catch {
+    return null;
+  }
+}
+
+const failureSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  hint: z.string(),
+  exitStatus: z.int(),
+  context: z.record(z.string(), z.unknown()).default({}),
+});
+
+/** Why a gate refused a request, as data. */
+export type GateFailure = z.infer<typeof failureSchema>;
+
+/** The form of an answer. */
+export const answerSchema = z.union([
+  z.object({ failure: failureSchema }),
+  z.object({ value: z.record(z.string(), z.unknown()) }),
+]);
+
+/** What each answer has. */
+export const answers = {
+  hello: z.object({ gate: z.string() }),
+  submit: z.object({ is: z.enum(['queued', 'present']) }),
+  queued: z.object({ queued: z.boolean() }),
+  /** The state as it is stored. */
+  state: z.object({ state: z.string().nullable() }),
+  cancel: z.object({}),
+  changes: z.object({ gate: z.string(), next: position, ids: z.array(z.string()) }),
+  log: z.object({ pieces: z.array(z.object({ sequence: z.int(), length: position })) }),
+  put: z.object({ have: position }),
+  get: z.object({ size: position.nullable() }),
+} as const;
