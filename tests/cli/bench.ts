@@ -62,10 +62,13 @@ export class Bench implements AsyncDisposable {
   }
 
   /** The user’s configuration from now on: these sections of `sandbox`, and the image of the tests. */
-  async configure(sandbox: Readonly<Record<string, unknown>>): Promise<void> {
+  async configure(sandbox: Readonly<Record<string, unknown>>, mode?: 'burst'): Promise<void> {
     const sections = { images: { default: images.busybox }, ...sandbox };
     const lines = Object.entries(sections).map(([name, section]) => `  ${name}: ${JSON.stringify(section)}`);
-    await writeFile(join(this.#top, 'config', 'acode', 'config.yml'), `sandbox:\n${lines.join('\n')}\n`);
+    await writeFile(
+      join(this.#top, 'config', 'acode', 'config.yml'),
+      `${mode === undefined ? '' : `mode: ${mode}\n`}sandbox:\n${lines.join('\n')}\n`,
+    );
   }
 
   /** The configuration that comes with the code in the workspace. */

@@ -2,6 +2,7 @@
 
 import { once } from 'node:events';
 import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -122,6 +123,36 @@ describe.skipIf(withoutEngines || withoutServers)('acode fleet', () => {
     const without = await bench.call(['fleet', 'up', '--image', 'x', '--nats-server', join(dirname(NATS), 'nowhere')]);
     expect(without.status).toBe(125);
     expect(without.stderr).toMatch(/ACODE-FLT-020[^]*--nats-server/);
+  });
+
+  it('takes in mode burst what this machine has no room for, and brings back what it left as a fork', async () => {
+    const line = 'cat in.txt; echo new >from-fleet.txt; exit 3';
+    const nowhere = ['--socket', join(bench.workspace, 'no-engine.sock')];
+    const run = (...options: readonly string[]): Promise<Ended> => bench.call(['run', ...options, line]);
+    // Control: no mode but burst sends anything anywhere.
+    const refused = await run(...nowhere, '--image', images.busybox);
+    expect(refused).toMatchObject({ status: 125 });
+    expect(refused.stderr).toContain('ACODE-SBX-008');
+    await bench.configure({}, 'burst');
+    const here = await bench.call(['run', 'true']);
+    expect(here).toMatchObject({ status: 0, stderr: '' });
+    const ran = await run(...nowhere, '--image', images.busybox);
+    expect(ran, ran.stderr).toMatchObject({ status: 3 });
+    expect(ran.stdout.toString()).toBe('of the workspace\n');
+    expect(ran.stderr).toContain('runs on your fleet');
+    const [, fork = ''] = /acode fork diff (\S+?)`/.exec(ran.stderr) ?? [];
+    expect((await bench.call(['fork', 'diff', '--name-only', fork])).stdout.toString()).toBe('from-fleet.txt\n');
+    expect(existsSync(join(bench.workspace, 'from-fleet.txt'))).toBe(false);
+    // What only this machine has is not sent, nor is anything where a stricter mode holds.
+    const bound = await run(...nowhere, '--image', images.busybox, '--mount', './sub:/sub');
+    expect(bound).toMatchObject({ status: 125 });
+    expect(bound.stderr).toMatch(/because of --mount[^]*ACODE-SBX-008/);
+    const stricter = await bench.call(['run', ...nowhere, '--image', images.busybox, line], {
+      env: { ACODE_MODE: 'local-only' },
+    });
+    expect(stricter).toMatchObject({ status: 125 });
+    expect(stricter.stderr).not.toContain('fleet');
+    await bench.configure({});
   });
 
   it('needs its package, and says how to install it', async () => {

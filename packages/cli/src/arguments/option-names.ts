@@ -20,8 +20,6 @@ export const POLICY_OPTIONS: Readonly<Record<string, string>> = {
   'policy.networkLimits': '--network-rate',
   'policy.networkLimits.bytesPerSecond': '--network-rate',
   'policy.networkLimits.bytes': '--network-bytes',
-  'policy.networkLimits.requests': '--budget',
-  'policy.networkLimits.tokens': '--budget',
   'policy.dns': '--dns',
   'policy.ports': '--publish',
   'policy.services': '--service',

@@ -527,6 +527,9 @@ describe('explain', () => {
       imageNaming: _____,
       // Shown as the paths that they mask.
       masks: ______,
+      // Shown where there is such a limit, which few commands have.
+      networkRequests: _______,
+      networkTokens: ________,
       warnings: _,
       denials: __,
       riskReasons: ___,
@@ -537,6 +540,13 @@ describe('explain', () => {
     // Networks, hosts, what needs docker, the machine’s risk rules, and the built-in ceilings in two rows; the bridge is the team’s.
     const rules = 6;
     expect(rows).toHaveLength(Object.keys(others).length + Object.keys(limits).length + trust.length + rules);
+    expect(text).not.toMatch(/^(?:requests|tokens) /m);
+    const limited = {
+      networkRequests: { value: 7, layer: 'user' as const, where: '/c.yml' },
+      networkTokens: { value: 8, layer: 'user' as const, where: '/c.yml' },
+    };
+    const some = renderExplanation({ ...explanation, policy: { ...explanation.policy, ...limited } }, '.', look, false);
+    expect(some).toMatch(/^requests +7 +user [^]*^tokens +8 +user /m);
     expect(text).toMatch(/^bridge allowed +yes +team +\/etc\/acode\/config\.yml:3:5$/m);
     expect(text).toMatch(/^risk rules +\*deploy\* → high +machine +\/etc\/acode\/policy\.yml:2:3$/m);
   });

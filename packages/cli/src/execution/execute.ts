@@ -19,6 +19,8 @@ import { preparing } from './preparing.ts';
 import { terminalVariables } from './terminal-variables.ts';
 import type { InputStream } from '../io.ts';
 
+// No isolation that is strong enough, no engine, no slot, no memory: nothing has started, and in mode `burst` it starts elsewhere.
+const NO_ROOM = ['ACODE-SBX-008', 'ACODE-CTN-008', 'ACODE-CTN-009', 'ACODE-CTN-013'] as const;
 const TIMED_OUT = 124;
 const FAILED = 125;
 /** The status a shell reports for a program that SIGPIPE ended. */
@@ -64,11 +66,31 @@ export async function executeArgv(
   if (artifact) request.artifacts = await (await import('./artifacts.ts')).artifactsFor(artifact, place);
   const writable = request.policy?.mounts?.filter(({ readOnly }) => readOnly === false) ?? [];
   call.written.push(...writable.map(({ source }) => realPath(source)));
-  return call.withHost(acode =>
-    attend(call, { command, flags, image: options.image }, given =>
-      preparing(call, acode, acode.spawn(command, { ...request, envDefaults: terminalVariables(call), ...given })),
-    ),
-  );
+  let given: StartedWith | null = null;
+  try {
+    return await call.withHost(acode =>
+      attend(call, { command, flags, image: options.image }, started => {
+        given = started;
+        return preparing(
+          call,
+          acode,
+          acode.spawn(command, { ...request, envDefaults: terminalVariables(call), ...started }),
+        );
+      }),
+    );
+  } catch (error) {
+    const code = NO_ROOM.find(one => error instanceof AcodeError && error.is(one));
+    if (code === undefined) throw error;
+    const { onFleet } = await import('./burst.ts');
+    const status = await onFleet(call, code, { command, options, hasInput: hasInput(given) });
+    if (status === null) throw error;
+    return status;
+  }
+}
+
+function hasInput(given: StartedWith | null): boolean {
+  const stdin = given?.stdin ?? '';
+  return stdin !== '' && (stdin.readableDidRead || stdin.readableLength > 0);
 }
 
 /** Inputs of a command: its standard input, and the signal that cancels it. */

@@ -9,8 +9,11 @@
 export interface ConfigInput {
   /** Lets acode run as root; only in your own file. */
   allow_root?: boolean | undefined;
-  /** airgapped: no sandbox has a network, whatever else is set. */
-  mode?: 'local-only' | 'airgapped' | undefined;
+  /**
+   * airgapped: no sandbox has a network, whatever else is set. burst, in your own file: `acode run` sends a command
+   * to your fleet where this machine has no room.
+   */
+  mode?: 'local-only' | 'airgapped' | 'burst' | undefined;
   /** Everything about sandboxes. */
   sandbox?:
     | {

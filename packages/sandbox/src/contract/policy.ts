@@ -332,7 +332,7 @@ export interface UserId {
 /** The policy that counts: every layer merged, clamped by every ceiling, each value with its source. */
 export interface EffectivePolicy {
   /** `airgapped` beats everything that would enable a network. */
-  readonly mode: Sourced<'local-only' | 'airgapped'>;
+  readonly mode: Sourced<'local-only' | 'airgapped' | 'burst'>;
   /** The profile whose built-in limits count. */
   readonly profile: Sourced<ProfileName>;
   /** The level that was asked for; `auto` is the strongest that the host has. */

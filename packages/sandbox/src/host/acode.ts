@@ -32,6 +32,7 @@ import type { Programs } from '../contract/programs.ts';
 import type { Images } from '../contract/images.ts';
 import type { RunResult, RunningCommand } from '../contract/result.ts';
 import type { CommandRunner, CreateRequest } from '../contract/sandbox.ts';
+import type { Sourced } from '../contract/sourced.ts';
 import type { ScanJob, ScanReport } from '../contract/scan.ts';
 import type { ComposedHost } from './compose.ts';
 import { forksOf } from './forks.ts';
@@ -48,7 +49,7 @@ import type { OpenFurther } from '../run/host.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
 import { assertNotRoot } from '../policy/resolve.ts';
-import { serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
+import { modeOf, serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
 import { explain, planFirst } from '../run/planning.ts';
 import { addProgram, hasProgram } from '../run/programs.ts';
@@ -66,7 +67,7 @@ import { validateWorkspace } from '../workspace/locate.ts';
 /** A host that can be observed but cannot run commands. */
 export type Observer = Pick<
   Acode,
-  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'network' | 'doctor' | 'serveSetting' | 'close'
+  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'network' | 'doctor' | 'serveSetting' | 'mode' | 'close'
 > & {
   /** The images of the engine. */
   readonly images: Pick<Images, 'list' | 'isPresent'>;
@@ -220,6 +221,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
       images: { list: (...of) => acode.images.list(...of), isPresent: (...of) => acode.images.isPresent(...of) },
       doctor: () => acode.doctor(),
       serveSetting: () => acode.serveSetting(),
+      mode: () => acode.mode(),
       close: () => acode.close(),
       [Symbol.asyncDispose]: () => acode.close(),
     };
@@ -462,6 +464,12 @@ export class Acode implements CommandRunner, AsyncDisposable {
   async serveSetting(): Promise<ServeSetting> {
     this.#assertOpen('serveSetting');
     return serveSettingOf(this.#host);
+  }
+
+  /** The mode that holds for the workspace: the strictest that machine, environment, user or repository set. */
+  async mode(): Promise<Sourced<'local-only' | 'airgapped' | 'burst'>> {
+    this.#assertOpen('mode');
+    return modeOf(this.#host);
   }
 
   /** Lists the sandboxes that currently exist on the engine. */

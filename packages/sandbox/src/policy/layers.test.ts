@@ -8,7 +8,7 @@ import { keysOf, repositoryRule } from './config/keys.ts';
 import { machineSchema, teamSchema } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyFields } from '../contract/policy.ts';
-import { environmentMode, NO_LAYERS } from './layers.ts';
+import { environmentMode, NO_LAYERS, resolveMode } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy, resolveRules } from './resolve.ts';
 
@@ -365,6 +365,7 @@ describe('what a repository may do', () => {
 
   it.each<[string, string, string, string]>([
     ['mode', 'mode: airgapped', 'mode: local-only', 'the mode is airgapped'],
+    ['mode', '', 'mode: burst', 'the mode is local-only'],
     ['sandbox.level', 'sandbox: { level: gvisor }', 'sandbox: { level: docker }', 'yours is gvisor'],
     ['sandbox.level', 'sandbox: { level: gvisor }', 'sandbox: { level: auto }', 'yours is gvisor'],
     ['sandbox.level', '', 'sandbox: { level: none }', 'yours is auto'],
@@ -472,6 +473,7 @@ describe('the environment', () => {
       where: 'ACODE_MODE',
     });
     expect(resolve({ user: 'mode: airgapped', environmentMode: 'local-only' }).mode.value).toBe('airgapped');
+    expect(resolve({ user: 'mode: burst', environmentMode: 'local-only' }).mode.value).toBe('local-only');
   });
 });
 
@@ -513,4 +515,21 @@ describe('whatever a program asks for', () => {
     },
     60_000 * FACTOR,
   );
+});
+
+describe('the mode', () => {
+  it.each<[machine: string, user: string, repository: string, mode: string, layer: string]>([
+    ['', '', '', 'local-only', 'built-in'],
+    ['', 'burst', '', 'burst', 'user'],
+    ['', 'burst', 'burst', 'burst', 'user'],
+    ['', 'burst', 'local-only', 'local-only', 'repository'],
+    ['', 'burst', 'airgapped', 'airgapped', 'repository'],
+    ['local-only', 'burst', '', 'local-only', 'machine'],
+    ['airgapped', 'burst', '', 'airgapped', 'machine'],
+    ['', 'local-only', 'airgapped', 'airgapped', 'repository'],
+  ])('of machine “%s”, user “%s” and repository “%s” is %s, by the %s', (machine, user, repository, mode, layer) => {
+    const of = (value: string): string => (value === '' ? '' : `mode: ${value}`);
+    const all = layers({ machine: of(machine), user: of(user), repository: of(repository) });
+    expect(resolveMode(all)).toMatchObject({ value: mode, layer });
+  });
 });

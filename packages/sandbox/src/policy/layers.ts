@@ -108,15 +108,27 @@ export function setBy(source: Source): string {
   return LIBRARY_TERMS.source(source);
 }
 
-/** The mode: air-gapped as soon as anybody says so, since it can only protect. */
+// From the strictest.
+const MODES: readonly Mode[] = ['airgapped', 'local-only', 'burst'];
+
+/**
+ * The mode: the strictest that anybody says, since each of them can only protect. Only the user’s own file says `burst`, so a
+ * repository that says it says nothing.
+ */
 export function resolveMode(layers: Layers): Sourced<Mode> {
   const { machine, user, repository, environmentMode: environment } = layers;
-  if (machine?.config.mode === 'airgapped')
-    return { value: 'airgapped', layer: 'machine', where: placeOf(machine, 'mode') };
-  if (environment === 'airgapped') return { value: 'airgapped', layer: 'request', where: ENVIRONMENT_MODE };
-  if (user.config.mode === 'airgapped') return { value: 'airgapped', ...sourceIn(user, 'mode') };
-  if (repository?.config.mode === 'airgapped')
-    return { value: 'airgapped', layer: 'repository', where: placeOf(repository, 'mode') };
-  if (user.config.mode !== undefined) return { value: 'local-only', ...sourceIn(user, 'mode') };
+  const said: (Sourced<Mode> | null)[] = [
+    machine?.config.mode ? { value: machine.config.mode, layer: 'machine', where: placeOf(machine, 'mode') } : null,
+    environment ? { value: environment, layer: 'request', where: ENVIRONMENT_MODE } : null,
+    user.config.mode ? { value: user.config.mode, ...sourceIn(user, 'mode') } : null,
+    repository?.config.mode && repository.config.mode !== 'burst'
+      ? { value: repository.config.mode, layer: 'repository', where: placeOf(repository, 'mode') }
+      : null,
+  ];
+  const heard = said.filter(one => one !== null);
+  for (const mode of MODES) {
+    const first = heard.find(({ value }) => value === mode);
+    if (first) return first;
+  }
   return builtInValue('local-only');
 }

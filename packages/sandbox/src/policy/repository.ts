@@ -79,10 +79,11 @@ const PULLS = ['never', 'missing', 'always'];
 const TIGHTEN: readonly { readonly key: string; readonly loosens: Loosens }[] = [
   {
     key: 'mode',
-    loosens: (asked, without) =>
-      asked.mode === 'local-only' && resolveMode({ ...without, repository: null }).value === 'airgapped'
-        ? 'the mode is airgapped'
-        : null,
+    loosens: (asked, without) => {
+      const { value } = resolveMode({ ...without, repository: null });
+      if (asked.mode === 'burst') return value === 'burst' ? null : `the mode is ${value}`;
+      return asked.mode === 'local-only' && value === 'airgapped' ? 'the mode is airgapped' : null;
+    },
   },
   { key: 'sandbox.level', loosens: levelLoosens },
   { key: 'sandbox.runtime', loosens: runtimeLoosens },

@@ -4,9 +4,11 @@ import { loadRepositoryConfig } from '../policy/config/load.ts';
 import type { Consent } from '../contract/configuration.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { ServeSetting } from '../contract/host.ts';
+import type { Sourced } from '../contract/sourced.ts';
 import type { Host } from './host.ts';
 import { imagesThatNeedTrust, projectReference } from '../policy/pull.ts';
-import type { Layers } from '../policy/layers.ts';
+import { resolveMode } from '../policy/layers.ts';
+import type { Layers, Mode } from '../policy/layers.ts';
 import { checkRepository, keysThatNeedTrust } from '../policy/repository.ts';
 import type { TrustKey } from '../policy/repository.ts';
 import { locateWorkspace, nearestReal, validateWorkspace } from '../workspace/locate.ts';
@@ -89,6 +91,11 @@ export async function serveSettingOf(host: Host): Promise<ServeSetting> {
     ...(own === undefined ? { value: 'auto', setBy: null } : { value: own, setBy: user.where(SERVE) }),
     ...(variables.length > 0 ? { variables } : {}),
   };
+}
+
+/** The mode that holds for the workspace. */
+export async function modeOf(host: Host): Promise<Sourced<Mode>> {
+  return resolveMode(await layersFor(host, nearestReal(await workspaceOf(host))));
 }
 
 /** The workspace that the caller named; otherwise the project that contains the current directory. */

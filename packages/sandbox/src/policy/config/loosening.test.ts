@@ -18,6 +18,8 @@ describe('what loosens', () => {
     ['', 'allow_root: true', 'allow_root'],
     ['mode: airgapped', '', 'mode'],
     ['mode: airgapped', 'mode: local-only', 'mode'],
+    ['', 'mode: burst', 'mode'],
+    ['mode: local-only', 'mode: burst', 'mode'],
     ['', 'sandbox.level: none', 'sandbox.level'],
     ['', 'sandbox.level: bubblewrap', 'sandbox.level'],
     ['sandbox.level: gvisor', '', 'sandbox.level'],

@@ -71,7 +71,10 @@ const RULES: Readonly<Record<string, Rule | null>> = {
     loosens: becomes(true),
     allows: 'acode may run as root: a mistake in acode then has root’s rights.',
   },
-  mode: { loosens: leaves('airgapped'), allows: 'Sandboxes may have a network again.' },
+  mode: {
+    loosens: (before, after) => leaves('airgapped')(before, after) || (before !== 'burst' && after === 'burst'),
+    allows: 'Sandboxes may have a network again; with `burst`, your fleet gets commands and copies of workspaces.',
+  },
   'sandbox.level': { loosens: weaker, allows: 'Commands may run with weaker isolation than a container.' },
   'sandbox.serve': null,
   'sandbox.require_for': {

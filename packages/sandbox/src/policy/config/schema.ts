@@ -275,7 +275,13 @@ const ceilings = z.strictObject({
 const mode = z
   .enum(['local-only', 'airgapped'])
   .optional()
-  .describe('airgapped: no sandbox has a network, whatever else is set.');
+  .describe('airgapped: no sandbox has a network, whatever else is set. local-only: no command goes to a fleet.');
+const ownMode = z
+  .enum(['local-only', 'airgapped', 'burst'])
+  .optional()
+  .describe(
+    'airgapped: no sandbox has a network, whatever else is set. burst, in your own file: `acode run` sends a command to your fleet where this machine has no room.',
+  );
 const level = z
   .enum([...LEVELS, 'auto'])
   .optional()
@@ -399,7 +405,7 @@ const sandbox = z
 /** The whole file. */
 export const configSchema = z.strictObject({
   allow_root: z.boolean().optional().describe('Lets acode run as root; only in your own file.'),
-  mode,
+  mode: ownMode,
   sandbox: sandbox.optional().describe('Everything about sandboxes.'),
 });
 
