@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, copyFileSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -106,19 +106,25 @@ describe('readKernelView', () => {
     expect(view?.sources.get(here)?.root).toContain(here.split('/').at(-1));
   });
 
+  const holder = { mounts: [], store: { target: '/store', bytes: 1, volume: '', mountpoint: '' } };
+
   // What may be executed and not be read is hidden by the kernel from everybody but root, as a runtime’s first process is.
   it.skipIf(process.getuid?.() === 0).each([
-    { name: 'waits for a process that hides itself only at its start', script: 'sleep 0.1; exec sleep 10', seen: true },
-    { name: 'goes on without what stays hidden', script: 'sleep 10; :', seen: false },
-  ])('$name', async ({ script, seen }) => {
+    { name: 'waits for a process that hides itself only at its start', of: spec, seconds: 0.1, seen: true },
+    { name: 'waits for one that has memory for others, and no mounts', of: holder, seconds: 0.1, seen: true },
+    { name: 'waits longer for what a runtime is called', is: 'runc:[2:INIT]', of: spec, seconds: 1, seen: true },
+    { name: 'goes on without what stays hidden', of: spec, seconds: 20, seen: false },
+  ])('$name', async ({ is = 'shell', of, seconds, seen }) => {
     const directory = mkdtempSync(join(tmpdir(), 'acode-test-'));
-    const shell = join(directory, 'shell');
+    const shell = join(directory, is);
     copyFileSync('/bin/sh', shell);
     chmodSync(shell, 0o111);
-    const child = spawn(shell, ['-c', script], { stdio: 'ignore' });
+    const child = spawn(shell, ['-c', `sleep ${seconds}; exec sleep 10`], { stdio: 'ignore' });
     try {
       await once(child, 'spawn');
-      expect((await readKernelView(child.pid ?? 0, '', spec))?.identities.has(here)).toBe(seen);
+      const view = await readKernelView(child.pid ?? 0, '', of);
+      expect(existsSync(`/proc/${child.pid ?? 0}/root/proc`)).toBe(seen);
+      expect(view?.identities.has(here)).toBe(seen && of === spec);
     } finally {
       child.kill('SIGKILL');
       rmSync(directory, { recursive: true });

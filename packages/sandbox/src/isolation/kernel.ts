@@ -58,10 +58,10 @@ const NAMESPACES = ['mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'];
 export async function readKernelView(
   pid: number,
   containerId: string,
-  spec: Pick<SandboxSpec, 'mounts'>,
+  spec: Pick<SandboxSpec, 'mounts' | 'store'>,
 ): Promise<KernelView | null> {
   const directory = `/proc/${pid}`;
-  if (spec.mounts.length > 0) await untilVisible(directory);
+  if (spec.mounts.length > 0 || spec.store) await untilVisible(directory);
   const groups = text(`${directory}/cgroup`);
   const status = text(`${directory}/status`);
   const mountinfo = text(`${directory}/mountinfo`);
@@ -146,19 +146,29 @@ export function locate(path: string, mounts: readonly KernelMount[]): { device: 
 // Between an engine’s answer that a container has started and the first instruction of its program, the process is still the
 // runtime’s, which hides itself. A program that may not be read stays hidden, and so does every process of another uid.
 const HIDDEN_MS = 300;
+// As long as it has the runtime’s name it cannot be anything else, and on a busy machine that takes its time.
+const RUNTIME_NAME = /^Name:\s+runc:\[/m;
+const RUNTIME_MS = 10_000;
 
 async function untilVisible(directory: string): Promise<void> {
-  const until = performance.now() + HIDDEN_MS;
-  while (isOwnAndHidden(directory) && performance.now() < until) await sleep(1);
+  const began = performance.now();
+  for (;;) {
+    const maxMs = hiddenFor(directory);
+    if (performance.now() - began >= maxMs) return;
+    await sleep(1);
+  }
 }
 
-function isOwnAndHidden(directory: string): boolean {
+// How long a process that hides itself is waited for; 0 for one that does not, or is another user’s.
+function hiddenFor(directory: string): number {
   try {
     readlinkSync(`${directory}/root`);
-    return false;
+    return 0;
   } catch (error) {
-    if (codeOf(error) !== 'EACCES') return false;
-    return parseStatus(text(`${directory}/status`) ?? '').uids[1] === process.geteuid?.();
+    if (codeOf(error) !== 'EACCES') return 0;
+    const status = text(`${directory}/status`) ?? '';
+    if (parseStatus(status).uids[1] !== process.geteuid?.()) return 0;
+    return RUNTIME_NAME.test(status) ? RUNTIME_MS : HIDDEN_MS;
   }
 }
 

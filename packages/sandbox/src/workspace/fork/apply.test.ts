@@ -844,9 +844,17 @@ describe('an editor that saves during applies', () => {
     const path = join(here.workspace, 'a.txt');
     const log = join(here.directory, 'log');
     const editor = spawn(process.execPath, ['-e', EDITOR, path, log], { stdio: ['ignore', 'ignore', 'inherit'] });
+    using _ = { [Symbol.dispose]: () => void editor.kill('SIGKILL') };
     const saves = (): { isOver: boolean; number: number } => {
       const [word, number] = (existsSync(log) ? readFileSync(log, 'utf8') : '').split(' ');
       return { isOver: word === 'end', number: Number(number ?? 0) };
+    };
+    const savedIn = (text: string): number => Number(/^saved (\d+)\n/.exec(text)?.[1] ?? -1);
+    const isStopped = (): boolean => /\) T /.test(readFileSync(`/proc/${editor.pid}/stat`, 'latin1'));
+    // A signal is sent before it has an effect: until then the file may change, or be empty in the middle of a save.
+    const stopped = async (): Promise<void> => {
+      editor.kill('SIGSTOP');
+      while (!isStopped()) await sleep(1);
     };
     await expect.poll(() => saves().number).toBeGreaterThan(2);
     const seen = { rounds: 40 * FACTOR, applied: 0, refused: 0, compared: 0, lost: 0 };
@@ -855,31 +863,28 @@ describe('an editor that saves during applies', () => {
       const fork = base.replace(/fork .*\n$/, `fork ${round}\n`);
       const changes = changesBetween(join(here.directory, `layers${round}`), { 'a.txt': base }, { 'a.txt': fork });
       // It is stopped somewhere in the middle of the apply, so that no later save hides a lost one.
-      const stop = sleep(Math.random() * 12).then(() => editor.kill('SIGSTOP'));
+      const stop = sleep(Math.random() * 12).then(stopped);
       const { outcome } = await applyChanges(changes.map(applied), here.options);
       await stop;
       seen[outcome === 'applied' ? 'applied' : 'refused'] += 1;
       const { isOver, number } = saves();
-      const found = /^saved (\d+)\n/.exec(readFileSync(path, 'utf8'));
       if (isOver) {
         seen.compared += 1;
-        if (Number(found?.[1] ?? -1) < number) seen.lost += 1;
-        base = readFileSync(path, 'utf8');
+        const now = readFileSync(path, 'utf8');
+        if (savedIn(now) < number) seen.lost += 1;
+        base = now;
       }
       editor.kill('SIGCONT');
     }
     // The control: a program that puts what it read back in one step loses the save that came in between.
-    const read = readFileSync(path);
+    let read = '';
+    while (savedIn(read) < 0) read = readFileSync(path, 'utf8');
     const { number: atRead } = saves();
     await expect.poll(() => saves().number).toBeGreaterThan(atRead + 2);
-    editor.kill('SIGSTOP');
-    const isStopped = (): boolean => /\) T /.test(readFileSync(`/proc/${editor.pid}/stat`, 'latin1'));
-    await expect.poll(isStopped).toBe(true);
+    await stopped();
     writeFileSync(`${path}.control`, read);
     renameSync(`${path}.control`, path);
-    const [, kept] = /^saved (\d+)\n/.exec(readFileSync(path, 'utf8')) ?? [];
-    expect(Number(kept)).toBeLessThan(saves().number);
-    editor.kill('SIGKILL');
+    expect(savedIn(readFileSync(path, 'utf8'))).toBeLessThan(saves().number);
     if (FACTOR > 1) process.stderr.write(`saves during applies: ${JSON.stringify(seen)}\n`);
     expect(seen.lost).toBe(0);
     expect(seen.compared).toBeGreaterThan(0);

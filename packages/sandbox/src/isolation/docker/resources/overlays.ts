@@ -4,6 +4,7 @@ import { chmodSync, lstatSync, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { MemoryLayerSpec, SandboxSpec } from '../../../contract/spec.ts';
+import { reasonOf } from '../../../contract/system-error.ts';
 import { KEEP, LEASES, NONCE, ownership, SANDBOX } from '../../../lifecycle/labels.ts';
 import { copyLayer } from '../../../workspace/fork/marks.ts';
 import { assertOptions, overlayOptions } from '../../../workspace/fork/overlay.ts';
@@ -122,9 +123,14 @@ export class SandboxOverlays implements Attachment {
     const { State } = await this.#engine.containers.inspect(memory.holder.id, terms);
     const top = `/proc/${State.Pid}/root${store?.target ?? ''}`;
     const workspace = spec.mounts.find(({ purpose }) => purpose === 'workspace')?.source ?? '/';
-    mkdirSync(join(top, MEMORY_WORK), { mode: 0o700 });
-    mkdirSync(join(top, MEMORY_UPPER));
-    chmodSync(join(top, MEMORY_UPPER), lstatSync(workspace).mode & PERMISSIONS);
+    try {
+      mkdirSync(join(top, MEMORY_WORK), { mode: 0o700 });
+      mkdirSync(join(top, MEMORY_UPPER));
+      chmodSync(join(top, MEMORY_UPPER), lstatSync(workspace).mode & PERMISSIONS);
+    } catch (cause) {
+      const reason = `this machine does not let acode into its memory (${reasonOf(cause)})`;
+      throw new AcodeError('ACODE-SBX-006', { name: spec.identity.name, reason }, { cause });
+    }
     memory.upper = join(top, MEMORY_UPPER);
     return mountpoint;
   }
