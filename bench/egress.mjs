@@ -4,6 +4,7 @@
 
 import { execFile, spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +15,7 @@ import { cpuTime, placesHere, stolenSince } from './places.mjs';
 import { interleave, reasonOf } from './rounds.mjs';
 
 /** @typedef {import('./places.mjs').Place} Place */
-/** @typedef {'direct' | 'pass-through' | 'brokered'} Way */
+/** @typedef {'direct' | 'inside' | 'pass-through' | 'brokered'} Way */
 
 /**
  * @typedef {object} Bench
@@ -28,13 +29,16 @@ import { interleave, reasonOf } from './rounds.mjs';
  */
 
 const NAME = 'one.acode.test';
+// `inside` has client and server in one sandbox: what a sandbox costs without a proxy.
 const WAYS = /** @type {const} */ (['direct', 'pass-through', 'brokered']);
+const WITH_INSIDE = /** @type {const} */ (['direct', 'inside', 'pass-through', 'brokered']);
 const MAX_MS = 3_600_000;
 const TURN_MS = 120_000;
 const MEMORY_SANDBOXES = 20;
 const MB = 1024 ** 2;
 // Node.js needs its libraries.
 const DEBIAN = 'acode-test/debian:1';
+const PROXY = 'packages/sandbox/dist/egress/proxy';
 const PHASES = ['name', 'TCP', 'TLS', 'answer'];
 const MEASUREMENTS = { kept, fresh, phases, stream, many, warm, memory };
 
@@ -88,10 +92,23 @@ async function measure(place, names, rounds) {
   try {
     const { port, pem } = await firstLine(server.stdout);
     // Where every engine sees them.
-    mkdirSync(join(top, 'tools'));
+    const tools = join(top, 'tools');
     mkdirSync(join(top, 'workspace'));
-    copyFileSync(realpathSync(process.execPath), join(top, 'tools/node'));
-    copyFileSync(fileURLToPath(new URL('egress/client.mjs', import.meta.url)), join(top, 'tools/client.mjs'));
+    mkdirSync(join(tools, 'bench/egress'), { recursive: true });
+    mkdirSync(join(tools, PROXY), { recursive: true });
+    copyFileSync(realpathSync(process.execPath), join(tools, 'node'));
+    const programs = {
+      client: new URL('egress/client.mjs', import.meta.url),
+      server: new URL('egress/server.mjs', import.meta.url),
+      inside: new URL('egress/inside.mjs', import.meta.url),
+    };
+    for (const [name, from] of Object.entries(programs))
+      copyFileSync(fileURLToPath(from), join(tools, `bench/egress/${name}.mjs`));
+    copyFileSync(
+      fileURLToPath(new URL(`../${PROXY}/certificates.js`, import.meta.url)),
+      join(tools, PROXY, 'certificates.js'),
+    );
+    writeFileSync(join(tools, 'package.json'), '{"type":"module"}');
     writeFileSync(join(top, 'ca.pem'), pem);
     const direct = { env: { ...process.env, NODE_EXTRA_CA_CERTS: join(top, 'ca.pem') } };
     process.env['ACODE_BENCH_KEY'] = 'key-of-the-bench-0123456789';
@@ -109,7 +126,7 @@ async function measure(place, names, rounds) {
               : {}),
             ...(place.level === 'gvisor' ? { runtime: 'runsc' } : {}),
             ...(place.level === 'bubblewrap' ? {} : { images: { default: DEBIAN } }),
-            mounts: { allowed_host_roots: [join(top, 'tools')] },
+            mounts: { allowed_host_roots: [tools] },
             network: { private_hosts: [NAME], ca_file: join(top, 'ca.pem'), ...credentials },
           },
         },
@@ -123,19 +140,22 @@ async function measure(place, names, rounds) {
     const brokering = await open({
       credentials: { bench: { hosts: [`${NAME}:${port}`], from: { env: 'ACODE_BENCH_KEY' } } },
     });
-    const mounts = [{ source: join(top, 'tools'), target: '/tools', readOnly: true }];
-    const listed = { network: { allow: [`${NAME}:${port}`] }, mounts, timeoutMs: TURN_MS };
+    const mounts = [{ source: tools, target: '/tools', readOnly: true }];
+    // As many CPUs as the direct client has.
+    const limits = { cpus: Math.min(2, cpus().length) };
+    const listed = { network: { allow: [`${NAME}:${port}`] }, mounts, limits, timeoutMs: TURN_MS };
     /** @type {Bench['client']} */
     const client = async (way, job) => {
       const asked = JSON.stringify({ host: NAME, port, ...job });
       if (way === 'direct') {
-        const words = [join(top, 'tools/client.mjs'), asked];
-        return JSON.parse((await promisify(execFile)(join(top, 'tools/node'), words, direct)).stdout);
+        const words = [join(tools, 'bench/egress/client.mjs'), asked];
+        return JSON.parse((await promisify(execFile)(join(tools, 'node'), words, direct)).stdout);
       }
       const host = way === 'brokered' ? brokering : plain;
       // By name: what the proxy variables do is the same and one request more.
-      const { stdout, stderr, exitCode } = await host.run(['/tools/node', '/tools/client.mjs', asked], {
-        policy: listed,
+      const program = `/tools/bench/egress/${way === 'inside' ? 'inside' : 'client'}.mjs`;
+      const { stdout, stderr, exitCode } = await host.run(['/tools/node', program, asked], {
+        policy: way === 'inside' ? { mounts, limits, timeoutMs: TURN_MS } : listed,
       });
       if (exitCode !== 0) throw new Error(`the client ended with ${exitCode}: ${stderr.slice(-500)}`);
       return JSON.parse(stdout);
@@ -172,9 +192,10 @@ async function firstLine(output) {
  *
  * @param {Bench} bench
  * @param {object} job
+ * @param {readonly Way[]} [ways]
  */
-async function values({ client, rounds }, job) {
-  const contenders = WAYS.map(name => ({ name, turn: () => client(name, job), settled: async () => {} }));
+async function values({ client, rounds }, job, ways = WAYS) {
+  const contenders = ways.map(name => ({ name, turn: () => client(name, job), settled: async () => {} }));
   const turns = await interleave(contenders, {
     rounds,
     signal: AbortSignal.timeout(MAX_MS),
@@ -235,13 +256,18 @@ async function fresh(bench) {
  * @param {Bench} bench
  */
 async function phases(bench) {
-  const all = await values(bench, { mode: 'phases', count: 200 });
-  for (const way of WAYS) {
+  const all = await values(bench, { mode: 'phases', count: 200 }, WITH_INSIDE);
+  for (const way of WITH_INSIDE) {
     const parts = PHASES.map((name, at) => {
       const own = (all[way] ?? []).filter((_, index) => index % PHASES.length === at);
       return `${name} ${percentile(own, 0.5).toFixed(2)}`;
     });
-    bench.figure(`parts of a new connection in ms (p50), ${way}: ${parts.join(', ')}`);
+    const sums = Array.from({ length: (all[way] ?? []).length / PHASES.length }, (_, index) =>
+      (all[way] ?? []).slice(index * PHASES.length, (index + 1) * PHASES.length).reduce((sum, part) => sum + part, 0),
+    );
+    bench.figure(
+      `parts of a new connection in ms (p50), ${way}: ${parts.join(', ')}; together ${percentile(sums, 0.5).toFixed(2)}`,
+    );
   }
 }
 

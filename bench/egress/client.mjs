@@ -1,17 +1,18 @@
 // Client of the egress bench: the same program outside and in a sandbox. Reads what to do as JSON from its arguments, and prints the
-// milliseconds of each request, or of the whole, as JSON.
+// milliseconds of each request, or of the whole, as JSON. With an `address`, it connects to that
+// and asks for no name.
 // @ts-check
 
 import { Agent, request } from 'node:https';
 
-const { mode, host, port, count, bytes, key } = JSON.parse(process.argv[2] ?? '{}');
+const { mode, host, address, port, count, bytes, key } = JSON.parse(process.argv[2] ?? '{}');
 const PATH = bytes ? `/${bytes}` : '/';
 
 /** @param {Agent} agent */
 function ask(agent) {
   const options = {
     agent,
-    host,
+    host: address ?? host,
     port,
     servername: host,
     path: PATH,
@@ -34,7 +35,14 @@ function ask(agent) {
 /** @returns {Promise<number[]>} The milliseconds until the name was known, then until TCP, then TLS, then the answer. */
 function askInParts() {
   const agent = new Agent({ keepAlive: false, maxCachedSessions: 0 });
-  const options = { agent, host, port, servername: host, path: PATH, headers: { Host: `${host}:${port}` } };
+  const options = {
+    agent,
+    host: address ?? host,
+    port,
+    servername: host,
+    path: PATH,
+    headers: { Host: `${host}:${port}` },
+  };
   const times = [performance.now()];
   const mark = () => void times.push(performance.now());
   return new Promise((resolve, reject) => {
@@ -45,6 +53,7 @@ function askInParts() {
         resolve(times.slice(1).map((time, at) => time - (times[at] ?? 0)));
       });
     });
+    if (address) mark();
     asked.on('socket', socket => socket.on('lookup', mark).on('connect', mark).on('secureConnect', mark));
     asked.on('error', reject).end();
   });

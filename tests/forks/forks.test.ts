@@ -1,12 +1,14 @@
 // Forks: commands write a layer, and the workspace on the host is byte for byte what it was.
 
-import { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { policyFrom } from '@acode/sandbox';
+import { Acode, policyFrom } from '@acode/sandbox';
 import type { PolicyInput, RunResult } from '@acode/sandbox';
+import { targets } from '../conformance/targets.ts';
 import { TestHost, engines, images, mainEngine, makeWorkspace, withoutEngines } from '../support/engines.ts';
 import { EngineProxy } from '../support/proxy.ts';
+import { everything } from '../support/targets.ts';
 import { EVERYTHING, fingerprint, project } from './project.ts';
 
 const STORE = join(process.env['XDG_STATE_HOME'] ?? '', 'acode', 'f');
@@ -133,5 +135,52 @@ describe.skipIf(withoutEngines)('a fork that is attacked', () => {
     await expect(runIn(far, 'true')).rejects.toMatchObject({ code: 'ACODE-FRK-004' });
     expect(seen.filter(path => path.includes('/volumes/create'))).toEqual([]);
     expect(existsSync(deep)).toBe(true);
+  });
+});
+
+const LONG = [...Array.from({ length: 12 }, (_, at) => `${at}`.padEnd(249, 'x')), 'end'].join('/');
+const ODD = [
+  ['with a space', 'with space'],
+  ['with a comma', 'a,b'],
+  ['with a colon', 'c:d'],
+  ['with a backslash', String.raw`e\f`],
+  ['with a newline', 'new\nline'],
+  ['with quotes', `quotes "'`],
+  ['with a percent sign', '100 %'],
+  ['beyond ASCII', 'é漢'],
+  ['of 3,000 bytes', LONG],
+] as const;
+const mounting = targets.filter(({ name, level, absent }) => {
+  if (absent || level === 'ulimit' || level === 'none') return false;
+  return everything || level === 'bubblewrap' || name === `${mainEngine.name}/runc`;
+});
+
+describe.each(mounting)('on $name, a fork of a workspace with a path', target => {
+  const top = makeWorkspace();
+  afterAll(() => rmSync(top, { recursive: true, force: true }));
+
+  it.each(ODD)('%s is of that workspace, or refused with the reason', async (what, path) => {
+    const workspace = join(top, path);
+    mkdirSync(workspace, { recursive: true });
+    writeFileSync(join(workspace, 'own'), 'own\n');
+    const before = fingerprint(workspace);
+    await using acode = await Acode.open({ engine: { socket: target.engine.socket }, ...target.options, workspace });
+    const image = target.lacks.engine === undefined ? { image: images.busybox } : {};
+    const run = (script: string): Promise<RunResult> =>
+      acode.run(['sh', '-c', script], { policy: policyFrom({ ...image, ...FORK }), risk: 'low' });
+    try {
+      expect((await run('cat own; echo more >> own; echo made > made')).stdout).toBe('own\n');
+    } catch (error) {
+      // The program `mount`, which Podman calls and acode for a bubblewrap without overlays, reads them as its own.
+      const isByMount = target.level === 'bubblewrap' || target.name.startsWith('podman');
+      if (what !== 'with quotes' || !isByMount) throw error;
+      expect(error).toMatchObject({ code: 'ACODE-FRK-004', message: expect.stringContaining('a double quote') });
+      return;
+    }
+    expect((await run('cat own made')).stdout).toBe('own\nmore\nmade\n');
+    const { changes } = await acode.forks.diff();
+    expect(changes.map(({ change, path: name }) => `${change} ${name}`).sort()).toEqual(['added made', 'changed own']);
+    expect(fingerprint(workspace)).toBe(before);
+    for (const { id } of await acode.forks.list()) await acode.forks.discard(id);
   });
 });

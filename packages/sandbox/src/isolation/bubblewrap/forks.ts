@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { MountSpec, SandboxSpec } from '../../contract/spec.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
-import { assertOptions, overlayOptions } from '../../workspace/fork/overlay.ts';
+import { assertMountable, assertOptions, overlayOptions } from '../../workspace/fork/overlay.ts';
 import { partAt } from '../../workspace/fork/overlay.ts';
 import type { WaitingSandbox } from '../backend.ts';
 import { type Difference, type KernelView, mounted } from '../kernel.ts';
@@ -66,12 +66,7 @@ export function assertForks(tools: ForkTools, spec: SandboxSpec): void {
     const { overlay, source } = mount;
     const options = overlayOptions(overlay, source, rootOf(tools));
     assertOptions(options, overlay.fork);
-    // It counts as the beginning of a quoted part of the options.
-    if (tools.way === 'unshare' && options.includes('"'))
-      throw new AcodeError('ACODE-FRK-004', {
-        fork: overlay.fork,
-        reason: `the path of the workspace, ${source}, contains a double quote, which \`mount\` cannot take; bubblewrap 0.11 can`,
-      });
+    if (tools.way === 'unshare') assertMountable(options, overlay, source, 'bubblewrap 0.11');
     const [swapped] = swappedParts(overlay);
     if (swapped) throw new AcodeError('ACODE-SBX-010', swapped);
   }

@@ -41,6 +41,21 @@ export function assertOptions(options: string, fork: string): void {
   });
 }
 
+/** Refuses a workspace whose path the program `mount` would read in another way. `instead` is what takes it. */
+export function assertMountable(
+  options: string,
+  { fork }: Pick<OverlaySpec, 'fork'>,
+  source: string,
+  instead: string,
+): void {
+  // It counts as the beginning of a quoted part of the options.
+  if (!options.includes('"')) return;
+  throw new AcodeError('ACODE-FRK-004', {
+    fork,
+    reason: `the path of the workspace, ${source}, contains a double quote, which \`mount\` cannot take; ${instead} can`,
+  });
+}
+
 // The kernel splits at commas and colons, and takes a backslash before one as part of the name.
 function escaped(path: string): string {
   return path.replaceAll(/[\\,:]/g, String.raw`\$&`);

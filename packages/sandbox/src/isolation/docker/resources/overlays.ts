@@ -7,7 +7,7 @@ import type { MemoryLayerSpec, SandboxSpec } from '../../../contract/spec.ts';
 import { reasonOf } from '../../../contract/system-error.ts';
 import { KEEP, LEASES, NONCE, ownership, SANDBOX } from '../../../lifecycle/labels.ts';
 import { copyLayer } from '../../../workspace/fork/marks.ts';
-import { assertOptions, overlayOptions } from '../../../workspace/fork/overlay.ts';
+import { assertMountable, assertOptions, overlayOptions } from '../../../workspace/fork/overlay.ts';
 import type { WaitingSandbox } from '../../backend.ts';
 import { type Difference, mounted } from '../../kernel.ts';
 import {
@@ -180,6 +180,8 @@ export class SandboxOverlays implements Attachment {
   async #make(spec: SandboxSpec, { overlay, source, target }: ForkedMount, at: number): Promise<MountedOverlay> {
     const options = overlayOptions(overlay, source);
     assertOptions(options, overlay.fork);
+    // Podman has the program mount it.
+    if (this.#engine.connection.isPodman) assertMountable(options, overlay, source, 'Docker');
     const name = overlayVolume(spec, at);
     const known = await this.#ofKept(spec, name, options);
     if (known) return { target, volume: name, mountpoint: known.Mountpoint ?? '', labels: known.Labels ?? {} };
