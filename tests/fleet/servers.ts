@@ -78,6 +78,14 @@ class ServerProcess {
   }
 }
 
+/** How servers of NATS are started. */
+interface NatsServersOptions {
+  readonly sync?: string;
+  readonly jetstream?: boolean;
+  readonly accounts?: string;
+  readonly inside?: (at: number, directory: string) => readonly string[];
+}
+
 /** Servers of NATS. */
 export class NatsServers implements AsyncDisposable {
   readonly directory: string;
@@ -89,10 +97,13 @@ export class NatsServers implements AsyncDisposable {
     this.directory = mkdtempSync('/var/tmp/acode-nats-');
   }
 
-  /** `sync` is what each is told of writing to disk: `always`, or an interval; `accounts`, what `acode fleet tenant` wrote. */
+  /**
+   * `sync` is what each is told of writing to disk: `always`, or an interval; `accounts`, what `acode fleet tenant` wrote. `inside`
+   * gives the words before the program of a server whose directory is a file system of its own.
+   */
   static async start(
-    count: 1 | 3 = 1,
-    { sync = 'always', jetstream = true, accounts = '' } = {},
+    count: 1 | 3 | 4 = 1,
+    { sync = 'always', jetstream = true, accounts = '', inside = () => [] }: NatsServersOptions = {},
   ): Promise<NatsServers> {
     const servers = new NatsServers();
     const ports = await Promise.all(
@@ -110,14 +121,21 @@ export class NatsServers implements AsyncDisposable {
           `listen: 127.0.0.1:${client}`,
           `http: 127.0.0.1:${monitor}`,
           `server_name: n${at}`,
-          jetstream ? `jetstream { store_dir: "${directory}", sync_interval: ${sync}, max_file_store: 20G }` : '',
+          jetstream
+            ? `jetstream { store_dir: "${join(directory, 'store')}", sync_interval: ${sync}, max_file_store: 20G }`
+            : '',
           accounts === '' ? '' : 'include ./accounts.conf',
-          count === 1 ? '' : `cluster { name: acode, listen: 127.0.0.1:${cluster}, routes: [${routes}] }`,
+          // No client learns another address than those that it was given: it may stand behind a proxy that a test cuts off.
+          count === 1
+            ? ''
+            : `cluster { name: acode, listen: 127.0.0.1:${cluster}, routes: [${routes}], no_advertise: true }`,
         ].join('\n'),
       );
       servers.urls.push(`nats://127.0.0.1:${client}`);
       servers.monitors.push(`http://127.0.0.1:${monitor}`);
-      const start = (output: number): ChildProcess => spawn(NATS, ['-c', file], { stdio: ['ignore', output, output] });
+      const [program, ...before] = [...inside(at, directory), NATS];
+      const start = (output: number): ChildProcess =>
+        spawn(program, [...before, '-c', file], { stdio: ['ignore', output, output] });
       const path = jetstream ? '/healthz' : '/healthz?js-enabled-only=false&js-server-only=false';
       const isReady = async (): Promise<boolean> =>
         fetch(`http://127.0.0.1:${monitor}${path}`).then(
@@ -145,6 +163,11 @@ export class NatsServers implements AsyncDisposable {
   }
 }
 
+/** How a server of PostgreSQL is started. */
+interface PostgresServerOptions {
+  readonly inside?: (data: string) => readonly string[];
+}
+
 /** A server of PostgreSQL. */
 export class PostgresServer implements AsyncDisposable {
   readonly directory: string;
@@ -152,7 +175,7 @@ export class PostgresServer implements AsyncDisposable {
   readonly process: ServerProcess;
   readonly #bin: string;
 
-  private constructor(directory: string, port: number, bin: string) {
+  private constructor(directory: string, port: number, bin: string, inside: readonly string[]) {
     this.directory = directory;
     this.#bin = bin;
     this.url = `postgres://acode@127.0.0.1:${port}/postgres`;
@@ -165,8 +188,9 @@ export class PostgresServer implements AsyncDisposable {
       '-c',
       `unix_socket_directories=${directory}`,
     ];
+    const [program, ...before] = [...inside, join(bin, 'postgres')];
     const start = (output: number): ChildProcess =>
-      spawn(join(bin, 'postgres'), ['-D', data, ...settings], { stdio: ['ignore', output, output] });
+      spawn(program, [...before, '-D', data, ...settings], { stdio: ['ignore', output, output] });
     this.process = new ServerProcess(join(directory, 'server.log'), start, async () => {
       try {
         execFileSync(join(bin, 'pg_isready'), ['-q', '-h', '127.0.0.1', '-p', String(port)]);
@@ -177,12 +201,15 @@ export class PostgresServer implements AsyncDisposable {
     });
   }
 
-  static async start(): Promise<PostgresServer> {
+  /** `inside` gives the words before the server, whose data are a file system of its own. */
+  static async start({ inside = (): readonly string[] => [] }: PostgresServerOptions = {}): Promise<PostgresServer> {
     const version = readdirSync(POSTGRES).sort().at(-1) ?? '';
     const directory = mkdtempSync('/var/tmp/acode-pg-');
-    const server = new PostgresServer(directory, await freePort(), join(POSTGRES, version, 'bin'));
     const data = join(directory, 'data');
-    execFileSync(join(server.#bin, 'initdb'), ['-D', data, '-U', 'acode', '-A', 'trust', '--no-locale', '-E', 'UTF8'], {
+    const words = inside(data);
+    const server = new PostgresServer(directory, await freePort(), join(POSTGRES, version, 'bin'), words);
+    const [program, ...before] = [...words, join(server.#bin, 'initdb')];
+    execFileSync(program, [...before, '-D', data, '-U', 'acode', '-A', 'trust', '--no-locale', '-E', 'UTF8'], {
       stdio: 'ignore',
     });
     await server.process.start();

@@ -8,7 +8,8 @@ export interface LogChunk {
   readonly bytes: Uint8Array;
 }
 
-const HEAD = 5;
+/** Bytes of a piece before each of its parts. */
+export const HEAD = 5;
 
 /** The bytes of one piece. */
 export function encodePiece(chunks: readonly LogChunk[]): Uint8Array {

@@ -11,16 +11,25 @@ export interface HostSetup {
   readonly warm: number;
 }
 
-/** One task, as the process is told of it. */
+/** One task, as what runs it is told of it. */
 export interface HostTask {
+  /** Its number in this process. */
   readonly number: number;
+  /** The tenant. */
   readonly tenant: string;
+  /** Its id. */
   readonly id: string;
+  /** Its command. */
   readonly command: string | readonly string[];
+  /** Its policy, within what the worker’s file allows. */
   readonly policy: PolicyInput;
+  /** Working directory, relative to the workspace. */
   readonly cwd?: string | undefined;
+  /** Environment of the command. */
   readonly env?: Readonly<Record<string, string>> | undefined;
+  /** What it reads from standard input. */
   readonly stdin?: string | undefined;
+  /** How dangerous its submitter believes it to be. */
   readonly risk?: 'low' | 'medium' | 'high' | 'critical' | undefined;
   /** An archive of the workspace, compressed; its hash was verified. */
   readonly workspace: Uint8Array | null;
@@ -38,8 +47,11 @@ export type ToHost =
 
 /** What came of a run. */
 export interface HostOutcome {
+  /** The result of the command; absent where it never started, or was stopped. */
   readonly result?: RunResult;
+  /** Why it never started. */
   readonly error?: ErrorJson;
+  /** The files that it left, where they are wanted: an archive, compressed. */
   readonly files?: Uint8Array;
 }
 

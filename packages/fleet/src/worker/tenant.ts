@@ -18,10 +18,22 @@ const PROGRAM = fileURLToPath(
 // What a program of Node.js and the engine’s client need; nothing of the operator’s own.
 const INHERITED = ['PATH', 'LANG', 'LC_ALL', 'TZ', 'HOME', 'USER', 'DOCKER_HOST', 'NODE_EXTRA_CA_CERTS'];
 
-/** A task for the process, and who hears its output. */
+/** A task as a worker runs it, and who hears its output. */
 export interface TenantTask extends Omit<HostTask, 'number'> {
+  /** Hears what the command prints: 1 is standard output, 2 standard error. */
   readonly onOutput: (stream: 1 | 2, bytes: Uint8Array) => void;
+  /** Ends it. */
   readonly signal: AbortSignal;
+}
+
+/** Runs the tasks of one tenant. */
+export interface TenantRunner {
+  /** Runs one task. Resolves with its outcome, whatever that is. */
+  run(task: TenantTask): Promise<HostOutcome>;
+  /** The worker’s lease holds for so many milliseconds from now on. */
+  alive(ms: number): void;
+  /** Ends everything that runs. */
+  end(): Promise<void>;
 }
 
 /** Where a tenant’s process keeps what. */
@@ -38,7 +50,7 @@ interface Pending {
 }
 
 /** The process of one tenant, started when it is first needed and again after it died. */
-export class TenantProcess {
+export class TenantProcess implements TenantRunner {
   readonly #tenant: string;
   readonly #place: TenantPlace;
   readonly #setup: Omit<HostSetup, 'workspace'>;

@@ -25,6 +25,7 @@ import { LogWriter } from './log-writer.ts';
 import type { HostOutcome } from './messages.ts';
 import { fitted, fittedError, isHostTrouble, stateOf } from './outcome-of.ts';
 import { TenantProcess } from './tenant.ts';
+import type { TenantRunner } from './tenant.ts';
 
 const WAIT_MS = 3000;
 const BUSY_MS = 3000;
@@ -47,10 +48,14 @@ export interface WorkerOptions {
   readonly onDrain?: () => void;
   /** The times of its lease, for tests. */
   readonly lease?: Partial<LeaseTimes>;
+  /** What runs the tasks of a tenant; a process with sandboxes by default. A simulation brings its own. */
+  readonly runner?: (tenant: string) => TenantRunner;
 }
 
 interface Running {
   readonly claim: Claim;
+  /** The id that this worker had when it claimed: after a lost lease it has another. */
+  readonly worker: string;
   readonly cancel: AbortController;
   why: 'cancelled' | 'given-back' | 'claim-lost' | null;
 }
@@ -66,7 +71,7 @@ export class Worker {
   readonly #tasks: FleetTasks;
   readonly #journal: Journal;
   readonly #keys: KeyPair;
-  readonly #tenants = new Map<string, TenantProcess>();
+  readonly #tenants = new Map<string, TenantRunner>();
   readonly #running = new Map<string, Running>();
   readonly #work = new Set<Promise<void>>();
   readonly #closing = new AbortController();
@@ -222,9 +227,9 @@ export class Worker {
       if (claiming.is === 'busy') await delivery.release(BUSY_MS);
       return;
     }
-    const running: Running = { claim: claiming.claim, cancel: new AbortController(), why: null };
+    const running: Running = { claim: claiming.claim, worker, cancel: new AbortController(), why: null };
     this.#running.set(running.claim.claim, running);
-    this.#note('claimed', running.claim);
+    this.#note('claimed', running);
     const prolonging = setInterval(() => void this.#keep(running, delivery), this.#engine.hideMs / 3);
     try {
       // Fenced between the claim and now: what would begin could not be ended in time.
@@ -270,7 +275,7 @@ export class Worker {
     if (running.why === 'cancelled') return this.#write(running, 'cancelled', {}, pieces);
     if (running.why === null) return this.#settle(running, spec, outcome, pieces);
     if (running.why === 'given-back') await this.#tasks.giveBack(running.claim);
-    this.#note(running.why, running.claim);
+    this.#note(running.why, running);
     return false;
   }
 
@@ -326,31 +331,32 @@ export class Worker {
   // Retried while the lease holds. A worker that has lost the claim meanwhile writes nothing.
   async #write(running: Running, state: FinalState, told: Told, logPieces: number): Promise<boolean> {
     const { tenant, id, attempt, claim } = running.claim;
-    const body = JSON.stringify({ tenant, id, attempt, claim, worker: this.#id, logPieces, ...told } satisfies Outcome);
+    const { worker } = running;
+    const body = JSON.stringify({ tenant, id, attempt, claim, worker, logPieces, ...told } satisfies Outcome);
     try {
       await this.#tasks.finish(running.claim, state, signed('result', body, this.#keys), AbortSignal.timeout(WRITE_MS));
-      this.#note('finished', running.claim, state);
+      this.#note('finished', running, state);
       return true;
     } catch (error) {
       const isLost = error instanceof AcodeError && error.code === 'ACODE-FLT-010';
-      this.#note(isLost ? 'claim-lost' : 'unwritten', running.claim, state, reasonOf(error));
+      this.#note(isLost ? 'claim-lost' : 'unwritten', running, state, reasonOf(error));
       return false;
     }
   }
 
-  #tenant(tenant: string): TenantProcess {
+  #tenant(tenant: string): TenantRunner {
     const known = this.#tenants.get(tenant);
     if (known) return known;
+    const made = this.#options.runner?.(tenant) ?? this.#process(tenant);
+    this.#tenants.set(tenant, made);
+    return made;
+  }
+
+  #process(tenant: string): TenantProcess {
     const { root, runtime } = this.#options;
     const { config, socket, warm, slots } = this.#file;
     const most = Math.min(slots, this.#file.tenants.get(tenant)?.slots ?? slots);
-    const made = new TenantProcess(
-      tenant,
-      { root, runtime },
-      { config, socket, slots: most, warm: Math.min(warm, most) },
-    );
-    this.#tenants.set(tenant, made);
-    return made;
+    return new TenantProcess(tenant, { root, runtime }, { config, socket, slots: most, warm: Math.min(warm, most) });
   }
 
   #noticed(text: string): void {
@@ -376,12 +382,12 @@ export class Worker {
 
   #note(
     event: 'claimed' | 'finished' | 'given-back' | 'claim-lost' | 'unwritten',
-    { tenant, id, attempt }: Claim,
+    { worker, claim: { tenant, id, attempt } }: Running,
     state?: string,
     reason?: string,
   ): void {
     const more = { ...(state === undefined ? {} : { state }), ...(reason === undefined ? {} : { reason }) };
-    this.#journal.add({ event, worker: this.#id, tenant, id, attempt, ...more });
+    this.#journal.add({ event, worker, tenant, id, attempt, ...more });
     this.#log('info', { task: id, tenant, attempt, ...more }, event);
   }
 

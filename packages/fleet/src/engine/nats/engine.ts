@@ -22,19 +22,23 @@ import type {
 import { assertSize } from '../limits.ts';
 import { checkedKey, checkedName } from '../names.ts';
 import type { TaskKey } from '../names.ts';
-import { reasonOf, retried } from '../retry.ts';
+import { paused, reasonOf, retried } from '../retry.ts';
 import { followLog } from './log.ts';
 import { ConsumerAway } from './pull.ts';
 import { NOT_STORED, NatsQueue } from './queue.ts';
+import type { Call } from './queue.ts';
 import { assertVersion, checkServers } from './server.ts';
-import { ensureStream, namesOf, streamsOf } from './streams.ts';
-import type { FleetNames, StreamSizes } from './streams.ts';
+import { STREAM_NOT_FOUND, ensureStream, namesOf, streamsOf } from './streams.ts';
+import type { FleetNames, StreamSizes, WantedStream } from './streams.ts';
 
 /** The server’s codes for a revision that is not the last one. */
 const WRONG_REVISION = new Set([10_071, 10_164]);
 // One answer of the server; a call is tried again until its own deadline.
 const ANSWER_MS = 5000;
 const CONNECT_MS = 5000;
+const PING_MS = 2000;
+// How often streams are looked for, at most.
+const MEND_MS = 1000;
 const UNAVAILABLE = 503;
 const PART_BYTES = 512 * 1024;
 const PARTS = 'Acode-Parts';
@@ -78,13 +82,21 @@ export class NatsEngine implements FleetEngine {
   readonly #manager: JetStreamManager;
   readonly #names: FleetNames;
   readonly #queue: NatsQueue;
+  readonly #streams: readonly WantedStream[];
+  #isMending = false;
 
-  private constructor(connection: NatsConnection, manager: JetStreamManager, names: FleetNames, hideMs: number) {
+  private constructor(
+    connection: NatsConnection,
+    manager: JetStreamManager,
+    { names, streams, hideMs }: { names: FleetNames; streams: readonly WantedStream[]; hideMs: number },
+  ) {
     this.hideMs = hideMs;
     this.#connection = connection;
     this.#client = jetstream(connection, { timeout: ANSWER_MS });
     this.#manager = manager;
     this.#names = names;
+    this.#streams = streams;
+    const call: Call = (operation, work, signal) => this.#call(operation, work, signal);
     this.#queue = new NatsQueue({ connection, client: this.#client, manager, names, hideMs, call });
   }
 
@@ -96,27 +108,17 @@ export class NatsEngine implements FleetEngine {
     await checkServers(options.monitors ?? [], signal);
     const connection = await connected(options);
     try {
-      const manager = await NatsEngine.#prepared(connection, { ...options, names, engine }, signal);
-      return new NatsEngine(connection, manager, names, options.hideMs ?? HIDE_MS);
+      assertVersion(engine, connection.info?.version ?? 'unknown');
+      const manager = await jetstreamManager(connection, { timeout: ANSWER_MS });
+      const streams = streamsOf(names, replicasOf(options, connection), options);
+      for (const stream of streams) await called('create the streams', () => ensureStream(manager, stream), signal);
+      return new NatsEngine(connection, manager, { names, streams, hideMs: options.hideMs ?? HIDE_MS });
     } catch (error) {
       await connection.close();
       throw error instanceof JetStreamApiError || error instanceof JetStreamError
         ? FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(error) }, { cause: error })
         : error;
     }
-  }
-
-  static async #prepared(
-    connection: NatsConnection,
-    options: NatsEngineOptions & { readonly names: FleetNames; readonly engine: string },
-    signal?: AbortSignal,
-  ): Promise<JetStreamManager> {
-    assertVersion(options.engine, connection.info?.version ?? 'unknown');
-    const manager = await jetstreamManager(connection, { timeout: ANSWER_MS });
-    const replicas = options.replicas ?? (connection.info?.cluster === undefined ? 1 : REPLICAS);
-    for (const stream of streamsOf(options.names, replicas, options))
-      await call('create the streams', () => ensureStream(manager, stream), signal);
-    return manager;
   }
 
   enqueue(task: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
@@ -154,7 +156,7 @@ export class NatsEngine implements FleetEngine {
     assertSize('The state of the task', text);
     const subject = this.#state(key);
     const ttl = keepMs === undefined ? {} : { ttl: `${Math.ceil(keepMs / 1000)}s` };
-    return call(
+    return this.#call(
       'write',
       async () => {
         try {
@@ -171,12 +173,12 @@ export class NatsEngine implements FleetEngine {
   async renew({ worker, body }: Lease, ttlMs: number, signal?: AbortSignal): Promise<void> {
     const subject = this.#lease(worker);
     const ttl = `${Math.ceil(ttlMs / 1000)}s`;
-    await call('renew', () => this.#client.publish(subject, body, { ttl }), signal, ttlMs);
+    await this.#call('renew', () => this.#client.publish(subject, body, { ttl }), signal, ttlMs);
   }
 
   async leases(signal?: AbortSignal): Promise<Lease[]> {
     const { leases, subject } = this.#names;
-    return call(
+    return this.#call(
       'leases',
       async () => {
         const { state } = await this.#manager.streams.info(leases, { subjects_filter: `${subject.lease}.>` });
@@ -198,7 +200,7 @@ export class NatsEngine implements FleetEngine {
 
   async endLease(worker: string, signal?: AbortSignal): Promise<void> {
     const filter = this.#lease(worker);
-    await call('end the lease', () => this.#manager.streams.purge(this.#names.leases, { filter }), signal);
+    await this.#call('end the lease', () => this.#manager.streams.purge(this.#names.leases, { filter }), signal);
   }
 
   async appendLog(key: LogKey, { sequence, bytes }: LogBatch, signal?: AbortSignal): Promise<void> {
@@ -208,7 +210,7 @@ export class NatsEngine implements FleetEngine {
     const msgID = `${subject} ${sequence}`;
     const about = headers();
     about.set('Acode-Sequence', String(sequence));
-    await call('log', () => this.#client.publish(subject, bytes, { headers: about, msgID }), signal);
+    await this.#call('log', () => this.#client.publish(subject, bytes, { headers: about, msgID }), signal);
   }
 
   followLog(key: LogKey, after: number, signal: AbortSignal): AsyncIterable<LogBatch> {
@@ -224,7 +226,7 @@ export class NatsEngine implements FleetEngine {
     // The first part comes last: where it is, the others are.
     for (let part = parts - 1; part >= 0; part -= 1) {
       const piece = bytes.subarray(part * PART_BYTES, (part + 1) * PART_BYTES);
-      await call('upload', () => this.#client.publish(`${subject}.${part}`, piece, { headers: about }), signal);
+      await this.#call('upload', () => this.#client.publish(`${subject}.${part}`, piece, { headers: about }), signal);
     }
   }
 
@@ -269,13 +271,45 @@ export class NatsEngine implements FleetEngine {
   }
 
   async #get(stream: string, subject: string, signal?: AbortSignal) {
-    const message = await call(
+    const message = await this.#call(
       'read',
       () => this.#manager.streams.getMessage(stream, { last_by_subj: subject }),
       signal,
     );
     // A time to live that has just ended leaves an empty marker in some versions.
     return message === null || message.header.has('Nats-Marker-Reason') ? null : message;
+  }
+
+  // A stream that is gone is made again: clients queue anew what was in it.
+  #call<Value>(
+    operation: string,
+    work: () => Promise<Value>,
+    signal?: AbortSignal,
+    deadlineMs?: number,
+  ): Promise<Value> {
+    const mended = async (): Promise<Value> => {
+      try {
+        return await work();
+      } catch (error) {
+        // Not waited for: mostly a leader is being elected, and the next try finds it.
+        if (mayBeGone(error)) void this.#mend();
+        throw error;
+      }
+    };
+    return called(operation, mended, signal, deadlineMs);
+  }
+
+  // Whether a stream is gone, the server says; while it does not answer, none is.
+  async #mend(): Promise<void> {
+    if (this.#isMending || this.#connection.isClosed()) return;
+    this.#isMending = true;
+    try {
+      for (const stream of this.#streams) await ensureStream(this.#manager, stream);
+    } catch {
+      // At the next failure.
+    }
+    await paused(MEND_MS);
+    this.#isMending = false;
   }
 
   #state(key: TaskKey): string {
@@ -314,6 +348,10 @@ function assertMonitored({ monitors = [], unsynced }: NatsEngineOptions, engine:
   });
 }
 
+function replicasOf({ replicas }: NatsEngineOptions, { info }: NatsConnection): number {
+  return replicas ?? (info?.cluster === undefined ? 1 : REPLICAS);
+}
+
 /** Connects to one of the servers, and again whenever that is lost. */
 export async function connected(options: NatsAccess & { readonly inboxPrefix?: string }): Promise<NatsConnection> {
   const { servers, credentials, seed, caFile, inboxPrefix } = options;
@@ -326,7 +364,8 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
     reconnectTimeWait: 250,
     reconnectJitter: 250,
     reconnectJitterTLS: 250,
-    pingInterval: 10_000,
+    // A server that hangs is left long before a lease ends.
+    pingInterval: PING_MS,
     maxPingOut: 2,
     noAsyncTraces: true,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
@@ -341,7 +380,7 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
   }
 }
 
-function call<Value>(
+function called<Value>(
   operation: string,
   work: () => Promise<Value>,
   signal?: AbortSignal,
@@ -350,12 +389,24 @@ function call<Value>(
   return retried(work, { operation, isPassing, signal, ...(deadlineMs === undefined ? {} : { deadlineMs }) });
 }
 
+/** Whether a failure may mean that a stream is gone: nobody answers for it, or the server says so. */
+function mayBeGone(error: unknown): boolean {
+  if (error instanceof JetStreamApiError) return error.code === STREAM_NOT_FOUND;
+  return isUnanswered(error) || error instanceof ConsumerAway;
+}
+
+// What the client says of a stream that nobody answers for, also while its leader is being elected. It exports no class for it.
+function isUnanswered(error: unknown): boolean {
+  return error instanceof Error && error.name === 'JetStreamNotEnabled';
+}
+
 /** Whether a failure may be over in a moment: a leader is elected, a server restarts, the connection is made again. */
 function isPassing(error: unknown): boolean {
-  if (error instanceof JetStreamApiError) return error.status === UNAVAILABLE && error.code !== NOT_STORED;
+  if (error instanceof JetStreamApiError)
+    return error.code === STREAM_NOT_FOUND || (error.status === UNAVAILABLE && error.code !== NOT_STORED);
   return (
     error instanceof errors.TimeoutError ||
-    error instanceof errors.NoRespondersError ||
+    isUnanswered(error) ||
     error instanceof errors.RequestError ||
     error instanceof errors.ConnectionError ||
     error instanceof JetStreamError ||

@@ -6,6 +6,8 @@ import type { Msg, NatsConnection } from '@nats-io/transport-node';
 const NANOSECONDS = 1_000_000;
 // Beyond the time that the server itself waits.
 const GRACE_MS = 500;
+// A message that comes later than that is given back. Without an answer it would stay hidden from every worker.
+const LATE_MS = 10_000;
 const HEARTBEAT = 100;
 const NOT_FOUND = 404;
 const EXPIRED = 408;
@@ -29,7 +31,7 @@ export class ConsumerAway extends Error {
 
 /**
  * Calls `onMessage` for each message until the batch is full or the server has no more. Rejects with {@link ConsumerAway} where
- * the consumer is not there. It never waits longer than `expiresMs` and a little.
+ * the consumer is not there. It never waits longer than `expiresMs` and a little; what comes after that is given back.
  */
 export function pull(
   connection: NatsConnection,
@@ -39,20 +41,24 @@ export function pull(
   const { stream, consumer, batch, expiresMs } = request;
   return new Promise((resolve, reject) => {
     let left = batch;
+    let isOver = false;
     const inbox = createInbox();
-    const timer = setTimeout(() => end(), expiresMs + GRACE_MS);
+    const timer = setTimeout(() => end(undefined, LATE_MS), expiresMs + GRACE_MS);
     const subscription = connection.subscribe(inbox, {
       callback: (error, message) => {
         if (error) return end(error);
         if (isStatus(message)) return ended(message, end);
+        if (isOver) return void message.respond('-NAK');
         onMessage(message);
         left -= 1;
         return left === 0 ? end() : undefined;
       },
     });
-    const end = (error?: Error): void => {
+    const end = (error?: Error, lateMs = 0): void => {
       clearTimeout(timer);
-      subscription.unsubscribe();
+      isOver = true;
+      if (lateMs > 0) setTimeout(() => subscription.unsubscribe(), lateMs).unref();
+      else subscription.unsubscribe();
       if (error) reject(error);
       else resolve();
     };

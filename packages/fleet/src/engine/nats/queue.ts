@@ -20,8 +20,13 @@ export const NOT_STORED = 10_077;
 const OTHER_CONSUMER = 10_148;
 /** The server’s codes for a message that is not there (any more). */
 const NO_MESSAGE = new Set([10_037, 10_043, 10_057]);
+/** The server’s code for a consumer that is not there. */
+const NO_CONSUMER = 10_014;
 // Shorter waits are refused by the server.
 const MIN_WAIT_MS = 100;
+
+/** Calls the server, and again while its failure may pass. */
+export type Call = <Value>(operation: string, work: () => Promise<Value>, signal?: AbortSignal) => Promise<Value>;
 
 /** What the queue is made of. */
 export interface QueueParts {
@@ -30,8 +35,7 @@ export interface QueueParts {
   readonly manager: JetStreamManager;
   readonly names: FleetNames;
   readonly hideMs: number;
-  /** Calls the server, and again while its failure may pass. */
-  readonly call: <Value>(operation: string, work: () => Promise<Value>, signal?: AbortSignal) => Promise<Value>;
+  readonly call: Call;
 }
 
 /** The queue of a fleet on NATS. */
@@ -80,7 +84,11 @@ export class NatsQueue {
       'depth',
       () =>
         Promise.all(
-          PRIORITIES.map(async priority => manager.consumers.info(names.tasks, await this.#consumer(pool, priority))),
+          PRIORITIES.map(async priority =>
+            manager.consumers
+              .info(names.tasks, await this.#consumer(pool, priority))
+              .catch((error: unknown) => this.#unlessAway(pool, priority, error)),
+          ),
         ),
       signal,
     );
@@ -154,7 +162,7 @@ export class NatsQueue {
   }
 
   #delivery(message: Msg): Delivery {
-    const { connection, manager, names, hideMs, call } = this.#parts;
+    const { connection, hideMs, call } = this.#parts;
     const { sequence, deliveries } = deliveryOf(message);
     const answer = async (text: string): Promise<void> => {
       connection.publish(message.reply ?? '', text);
@@ -167,10 +175,25 @@ export class NatsQueue {
       release: delayMs =>
         answer(delayMs > 0 ? `-NAK ${JSON.stringify({ delay: Math.min(delayMs, hideMs) * NANOSECONDS })}` : '-NAK'),
       done: async () => {
-        await call('remove', () => manager.streams.deleteMessage(names.tasks, sequence, false).catch(unlessGone));
+        await call('remove', () => this.#remove(sequence, message.subject));
         await answer('+ACK');
       },
     };
+  }
+
+  // In a stream that was made anew, its number is that of another task. A purge by its name would be one call, but a server whose
+  // consumers change their leader then forgets what it had handed out.
+  async #remove(sequence: number, subject: string): Promise<void> {
+    const { manager, names } = this.#parts;
+    const found = await manager.streams.getMessage(names.tasks, { seq: sequence });
+    if (found?.subject === subject) await manager.streams.deleteMessage(names.tasks, sequence, false).catch(unlessGone);
+  }
+
+  // It went with its servers, which kept it in memory: it is made anew at the next try.
+  #unlessAway(pool: string, priority: Priority, error: unknown): never {
+    if (!(error instanceof JetStreamApiError) || error.code !== NO_CONSUMER) throw error;
+    this.#ready.delete(`${pool}_${priority}`);
+    throw new ConsumerAway(error.code, error.message);
   }
 
   // Each worker asks for it at its first pull, and again after it was lost.

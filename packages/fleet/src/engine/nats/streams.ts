@@ -8,7 +8,7 @@ import { BLOB_KEEP_MS, LOG_KEEP_MS, MAX_QUEUED } from '../engine.ts';
 const NANOSECONDS = 1_000_000;
 const GIB = 1024 ** 3;
 /** The server’s code for a stream that is not there. */
-const STREAM_NOT_FOUND = 10_059;
+export const STREAM_NOT_FOUND = 10_059;
 
 /** The names that the streams and subjects of one fleet have. Fleets with different names share a server. */
 export interface FleetNames {
@@ -56,13 +56,14 @@ export interface StreamSizes {
   readonly maxQueued?: number;
 }
 
-type Wanted = Pick<StreamConfig, 'name' | 'subjects'> & Partial<StreamConfig>;
+/** A stream as the fleet needs it. */
+export type WantedStream = Pick<StreamConfig, 'name' | 'subjects'> & Partial<StreamConfig>;
 
 /**
  * The streams. One message a subject makes a task’s id unique while it is in the queue, without a window of time; and what is in
  * the stream is the unfinished work. Logs have one replica: the result of a task has its output too.
  */
-export function streamsOf(names: FleetNames, replicas: number, sizes: StreamSizes): Wanted[] {
+export function streamsOf(names: FleetNames, replicas: number, sizes: StreamSizes): WantedStream[] {
   const common = {
     retention: RetentionPolicy.Limits,
     storage: StorageType.File,
@@ -104,7 +105,7 @@ export function streamsOf(names: FleetNames, replicas: number, sizes: StreamSize
 }
 
 /** Creates the stream if it is missing. One that is there has to have the settings that its safety rests on. */
-export async function ensureStream(manager: JetStreamManager, wanted: Wanted): Promise<void> {
+export async function ensureStream(manager: JetStreamManager, wanted: WantedStream): Promise<void> {
   const found = await manager.streams.info(wanted.name).catch((error: unknown) => {
     if (error instanceof JetStreamApiError && error.code === STREAM_NOT_FOUND) return null;
     throw error;
@@ -116,7 +117,7 @@ export async function ensureStream(manager: JetStreamManager, wanted: Wanted): P
 // What an operator may choose for a fleet that exists: how many replicas, how much, how long.
 const FREE: ReadonlySet<string> = new Set(['name', 'num_replicas', 'max_msgs', 'max_bytes', 'max_age', 'discard']);
 
-function compare(wanted: Wanted, found: StreamConfig): void {
+function compare(wanted: WantedStream, found: StreamConfig): void {
   const values = new Map<string, unknown>(Object.entries(found));
   for (const [setting, value] of Object.entries(wanted)) {
     const mayDiffer = FREE.has(setting) && !(setting === 'discard' && wanted.discard_new_per_subject);
