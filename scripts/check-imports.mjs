@@ -240,8 +240,21 @@ const FLEET_ROOMS = {
   gate: ['errors.ts', 'engine', 'engine/nats', 'connect', 'tasks', 'worker'],
   // Speaks the protocol of a gate.
   client: ['errors.ts', 'engine', 'connect', 'tasks', 'gate'],
+  // The HTTP server that programs of E2B talk to. It needs no engine of the fleet.
+  e2b: ['errors.ts', 'engine'],
   // What `acode fleet …` starts; the library does not have it.
-  command: ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'gate', 'client'],
+  command: [
+    'errors.ts',
+    'engine',
+    'engine/nats',
+    'engine/postgres',
+    'connect',
+    'tasks',
+    'worker',
+    'gate',
+    'client',
+    'e2b',
+  ],
   'index.ts': ['errors.ts', 'engine', 'engine/nats', 'engine/postgres', 'connect', 'tasks', 'worker', 'gate', 'client'],
 };
 
@@ -278,6 +291,7 @@ function ruleInFleet({ file, specifier }) {
 function packageInFleet(here, specifier) {
   // It looks for a free port.
   if (here === 'command' && specifier === 'node:net') return null;
+  if (here === 'e2b' && /^node:(?:http|https|net)$/.test(specifier)) return null;
   if (WIRE.test(specifier)) return 'the fleet reaches servers through the clients of its engines only';
   const client = FLEET_CLIENTS.find(([name]) => name.test(specifier));
   if (client) return client[1] === here ? null : `only ${client[1]} knows ${specifier}`;

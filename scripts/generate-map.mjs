@@ -90,6 +90,7 @@ const ROOMS = {
   'packages/fleet/src/tasks': 'Tasks: what is asked for, signatures, states, the steps between them.',
   'packages/fleet/src/worker': '`acode worker`: takes tasks, and runs each in a sandbox of its tenant.',
   'packages/fleet/src/gate': '`acode gate`: the way of tenants to the fleet, and the order of their tasks.',
+  'packages/fleet/src/e2b': 'HTTP server for programs written for E2B: keys, sandboxes, commands, files.',
   'packages/fleet/src/command': 'The program of `acode fleet …`: one file per verb.',
   'packages/fleet/src/connect': 'From the address of an engine in a file to the engine.',
   'packages/fleet/src/client': 'Client: packs a workspace, submits a task, follows it.',

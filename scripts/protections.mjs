@@ -2018,6 +2018,61 @@ export const PROTECTIONS = [
     [[`${FLEET}/tasks/state.test.ts`, 'leaves what a living worker has']],
   ),
   one(
+    'e2b server: any key is a tenant’s',
+    [
+      `${FLEET}/e2b/server.ts`,
+      '    if (tenant) return tenant;\n',
+      "    if (tenant ?? true) return tenant ?? { name: 'acme', sandboxes: 9 };\n",
+    ],
+    [[`${FLEET}/e2b/e2b.test.ts`, 'answers nobody without a key']],
+  ),
+  one(
+    'e2b server: a name that leads to it will do (DNS rebinding)',
+    [
+      `${FLEET}/e2b/server.ts`,
+      '    return LOOPBACK.includes(host) || host === this.#options.host || isNamed(this.#certificate, host);\n',
+      "    return LOOPBACK.includes(host) || host !== '' || isNamed(this.#certificate, host);\n",
+    ],
+    [[`${FLEET}/e2b/e2b.test.ts`, 'answers only for its own host']],
+  ),
+  one(
+    'e2b server: a body may be as large as it likes',
+    [
+      `${FLEET}/e2b/wire.ts`,
+      '    if (bytes > maxBytes) throw tooLarge(bytes, maxBytes);\n    count(piece.length);\n',
+      '    count(piece.length);\n',
+    ],
+    [[`${FLEET}/e2b/e2b.test.ts`, 'reads no more of a body than it takes']],
+  ),
+  one(
+    'e2b server: it listens to other machines without a certificate',
+    [
+      `${FLEET}/e2b/server.ts`,
+      '    if (tls === null && !LOOPBACK.includes(host))\n',
+      "    if (tls === null && host === 'nowhere')\n",
+    ],
+    [[`${FLEET}/e2b/e2b.test.ts`, 'listens on other addresses with a certificate only']],
+  ),
+  one(
+    'e2b server: a tenant has the sandboxes of another',
+    [`${FLEET}/e2b/sandboxes.ts`, 'if (found?.tenant !== tenant.name) throw', 'if (!found) throw'],
+    [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
+  ),
+  one(
+    'e2b server: the token of one sandbox opens another',
+    [`${FLEET}/e2b/sandboxes.ts`, '    if (!isSame(token, found.token))\n', "    if (token === '')\n"],
+    [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
+  ),
+  one(
+    'e2b server: a signature is good for any file',
+    [
+      `${FLEET}/e2b/sandboxes.ts`,
+      '`${path}:${operation}:${user}:${token}${until}`',
+      '`notes/a.txt:${operation}:${user}:${token}${until}`',
+    ],
+    [['fleet/e2b.test.ts', 'has files of its own']],
+  ),
+  one(
     'fleet: names lead to other subjects and tenants',
     [`${FLEET}/engine/names.ts`, 'if (!pattern.test(value))', 'if (pattern.test(value) === null)'],
     [['fleet/conformance.test.ts', 'refuses names that would lead elsewhere']],

@@ -91,6 +91,14 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
       outside: true,
     },
   ],
+  'acode fleet serve': [
+    { type: 'acode fleet serve --e2b --image node:20-alpine', for: 'for programs of this machine', outside: true },
+    {
+      type: 'acode fleet serve --e2b --image node:20-alpine --image python=python:3.12-alpine --keys keys.yml',
+      for: 'two templates, several keys',
+      outside: true,
+    },
+  ],
   'acode fleet join': [{ type: 'acode fleet join join.yml', for: 'with the file of the first host', outside: true }],
   'acode fleet run': [
     { type: 'acode fleet run -- npm test', for: 'with this workspace', outside: true },

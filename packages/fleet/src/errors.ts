@@ -210,4 +210,76 @@ export const FLEET_ERRORS = defineErrors({
     exit: 2,
     example: { command: 'acode fleet hosts' },
   }),
+  'ACODE-FLT-040': errorEntry<{ what: string; reason: string; remedy: string }>({
+    title: 'the E2B server cannot start',
+    message: c => `The E2B server cannot start with ${c.what}: ${c.reason}.`,
+    hint: c => c.remedy,
+    exit: 2,
+    example: {
+      what: '--host 0.0.0.0',
+      reason: 'keys and files would cross the network without encryption',
+      remedy: 'Add `--tls-cert` and `--tls-key`, or leave --host out: then only this machine reaches it.',
+    },
+  }),
+  'ACODE-FLT-041': errorEntry<{ what: string; remedy: string }>({
+    title: 'the E2B server refused a key, a token or a signature',
+    message: c => `The E2B server refused the ${c.what}.`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: {
+      what: 'API key: there is none',
+      remedy: 'Set E2B_API_KEY to a key of this server: the operator has its file.',
+    },
+  }),
+  'ACODE-FLT-042': errorEntry<{ sandbox: string }>({
+    title: 'the E2B server has no such sandbox',
+    message: c => `You have no sandbox ${c.sandbox} on this server, or not any more.`,
+    hint: () => '`Sandbox.list()` shows those that run. A sandbox expires after its timeout: raise `timeoutMs`.',
+    exit: 1,
+    example: { sandbox: '"0b6c1c1e-8a2f-4f0e-9a55-0d1f6a3b2c4d"' },
+  }),
+  'ACODE-FLT-043': errorEntry<{ field: string; reason: string; remedy: string }>({
+    title: 'the E2B server refused a request',
+    message: c => `The request is refused: ${c.field} ${c.reason}.`,
+    hint: c => c.remedy,
+    exit: 2,
+    example: {
+      field: 'mcp',
+      reason: 'is refused: the server has no gateway for MCP',
+      remedy: 'Leave mcp out.',
+    },
+  }),
+  'ACODE-FLT-044': errorEntry<{ bytes: number; maxBytes: number }>({
+    title: 'a request to the E2B server is too large',
+    message: c => `The request has ${c.bytes} bytes or more; the server takes ${c.maxBytes} of its kind.`,
+    hint: () => 'Send a large file with `useOctetStream: true`, or in parts.',
+    exit: 2,
+    example: { bytes: 80_000_000, maxBytes: 67_108_864 },
+  }),
+  'ACODE-FLT-045': errorEntry<{ what: string; limit: number; remedy: string }>({
+    title: 'a limit of the E2B server is reached',
+    message: c => `Limit reached: ${c.limit} ${c.what}.`,
+    hint: c => c.remedy,
+    exit: 125,
+    example: {
+      what: 'sandboxes of this tenant',
+      limit: 8,
+      remedy: 'Kill one (`Sandbox.kill`), or wait until one expires.',
+    },
+  }),
+  'ACODE-FLT-046': errorEntry<{ call: string }>({
+    title: 'the E2B server does not have this call',
+    message: c => `The E2B server of acode does not have ${c.call}.`,
+    hint: () => '`docs/e2b.md` lists what it has, and what to use instead.',
+    exit: 2,
+    example: { call: 'POST /sandboxes/0b6c1c1e-8a2f-4f0e-9a55-0d1f6a3b2c4d/pause' },
+  }),
+  'ACODE-FLT-047': errorEntry<{ host: string }>({
+    title: 'the E2B server is not what a request was sent to',
+    message: c => `The request was sent to the host ${JSON.stringify(c.host)}, which this server is not.`,
+    hint: () =>
+      'Use the URL that the server printed. Behind a proxy, have it pass on a name of the certificate as Host.',
+    exit: 125,
+    example: { host: 'attacker.example' },
+  }),
 });

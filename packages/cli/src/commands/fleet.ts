@@ -1,6 +1,6 @@
 // `acode fleet`: commands on many hosts, if the package of the fleet is installed.
 
-import { Command, Option } from '@commander-js/extra-typings';
+import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import { environmentOptions } from '../arguments/environment-options.ts';
 import { cpus, size, texts } from '../arguments/sandbox-values.ts';
 import { count, seconds } from '../arguments/values.ts';
@@ -17,6 +17,7 @@ export function fleetCommands(perform: Perform) {
     .enablePositionalOptions()
     .addCommand(upCommand(perform))
     .addCommand(joinCommand(perform))
+    .addCommand(serveCommand(perform))
     .addCommand(taskCommand(perform, 'run'))
     .addCommand(taskCommand(perform, 'submit'))
     .addCommand(logsCommand(perform))
@@ -46,6 +47,44 @@ function upCommand(perform: Perform) {
     .action((options, command) =>
       perform(command, async call => (await import('../fleet/verbs.ts')).up(call, options)),
     );
+}
+
+function serveCommand(perform: Perform) {
+  return new Command('serve')
+    .description('Serve sandboxes of this machine to programs of another interface, over HTTP; until a signal')
+    .option('--e2b', 'the interface of E2B: its SDKs work with two variables set')
+    .addOption(
+      new Option(
+        '--image <[name=]image>',
+        'image that sandboxes are made of, or a template by its name; the first one is `base`; repeatable',
+      ).argParser(texts),
+    )
+    .addOption(new Option('--port <number>', 'port; 0 for any free one (default: 49983)').argParser(portNumber))
+    .option('--host <address>', 'address to listen on; others than loopback need a certificate (default: 127.0.0.1)')
+    .option('--tls-cert <file>', 'certificate of the server')
+    .option('--tls-key <file>', 'its key')
+    .option('--keys <file>', 'API keys of tenants (default: one key, made for you)')
+    .addOption(new Option('--sandboxes <number>', 'sandboxes at once, at most 128 (default: 16)').argParser(count))
+    .addOption(new Option('--level <level>', 'least isolation level (default: docker)').choices(LEVELS))
+    .addOption(new Option('--memory <size>', 'memory limit of each (default: 512m)').argParser(size))
+    .addOption(new Option('--cpus <number>', 'CPU limit of each (default: 1)').argParser(cpus))
+    .addOption(new Option('--pids <number>', 'process limit of each (default: 256)').argParser(count))
+    .addOption(
+      new Option('--allow <host>', 'host or preset that all may reach; repeatable (default: no network)').argParser(
+        texts,
+      ),
+    )
+    .action((options, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).serve(call, options)),
+    );
+}
+
+const MAX_PORT = 65_535;
+
+function portNumber(text: string): number {
+  const value = /^\d{1,5}$/.test(text) ? Number(text) : NaN;
+  if (!(value <= MAX_PORT)) throw new InvalidArgumentError(`Expected a port from 0 to ${MAX_PORT}.`);
+  return value;
 }
 
 function joinCommand(perform: Perform) {

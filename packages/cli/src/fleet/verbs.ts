@@ -6,6 +6,7 @@ import type { Call } from '../call.ts';
 import type { AskedVariables } from '../arguments/environment.ts';
 import { environmentOf } from '../arguments/environment-options.ts';
 import { commandIn } from '../execution/execute.ts';
+import { UsageError } from '../failure/usage.ts';
 import { age } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -126,6 +127,43 @@ export function up(call: Call, options: UpOptions): Promise<number> {
   const { socket } = call.options;
   const request = { verb: 'up', images, fleet, slots, level, postgres, listen, socket, ...absolute };
   return askFleet(call, request, shown(call, upText));
+}
+
+/** Options of `acode fleet serve`. */
+export interface ServeOptions {
+  readonly e2b?: true | undefined;
+  readonly image?: readonly string[] | undefined;
+  readonly port?: number | undefined;
+  readonly host?: string | undefined;
+  readonly tlsCert?: string | undefined;
+  readonly tlsKey?: string | undefined;
+  readonly keys?: string | undefined;
+  readonly sandboxes?: number | undefined;
+  readonly level?: 'docker' | 'gvisor' | 'microvm' | undefined;
+  readonly memory?: number | undefined;
+  readonly cpus?: number | undefined;
+  readonly pids?: number | undefined;
+  readonly allow?: readonly string[] | undefined;
+}
+
+/** `acode fleet serve`. */
+export function serve(
+  call: Call,
+  { e2b, image: images, memory: memoryBytes, ...options }: ServeOptions,
+): Promise<number> {
+  if (!e2b)
+    throw new UsageError(
+      '`acode fleet serve` does not know which interface to serve.',
+      'There is one: `acode fleet serve --e2b --image node:20-alpine`.',
+    );
+  const { tlsCert, tlsKey, keys, port, host, sandboxes, level, cpus, pids, allow } = options;
+  const absolute: Record<string, unknown> = Object.fromEntries(
+    Object.entries({ tlsCert, tlsKey, keys }).map(([key, path]) => [key, path && resolve(call.io.cwd(), path)]),
+  );
+  const { socket } = call.options;
+  const limits = { sandboxes, level, memoryBytes, cpus, pids, allow };
+  const request = { verb: 'serve', images, host, port, socket, ...limits, ...absolute };
+  return askFleet(call, request, shown(call, serveText));
 }
 
 /** `acode fleet join`. */
@@ -366,6 +404,24 @@ const upText: Text = (value, look) => {
       : `For another host: copy ${file} there, and run \`acode fleet join join.yml\`.`,
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');
+};
+
+const serveText: Text = (value, look) => {
+  const {
+    url,
+    keyFile,
+    tenants: count,
+    templates,
+  } = z
+    .object({ url: z.string(), keyFile: z.string(), tenants: z.number(), templates: z.record(z.string(), z.string()) })
+    .parse(value);
+  const key = count === 1 && keyFile.endsWith('api-key') ? `$(cat '${keyFile}')` : `a key of ${keyFile}`;
+  const names = Object.keys(templates).join(', ');
+  const first = `Programs of E2B have sandboxes here (${plural(count, 'tenant')}; templates: ${names}). Set for them:`;
+  // To be pasted: these are not folded.
+  const variables = [`E2B_API_URL=${url}`, `E2B_SANDBOX_URL=${url}`, `E2B_API_KEY=${key}`].map(oneLine);
+  const last = 'A signal (Ctrl-C) ends the server and its sandboxes.';
+  return `${fitted(`${oneLine(first)}\n`, look)}${variables.map(line => `  ${line}\n`).join('')}${fitted(`${last}\n`, look)}`;
 };
 
 const joinText: Text = (value, look) => {

@@ -41,6 +41,7 @@ const VERBS: { readonly [Verb in FleetRequest['verb']]: (request: RequestOf<Verb
   doctor: async request => (await import('./doctor.ts')).doctor(request, terminal),
   tenant: async request => (await import('./tenant.ts')).tenant(request, terminal),
   up: async request => (await import('./up.ts')).up(request, terminal),
+  serve: async request => (await import('./serve.ts')).serve(request, terminal),
   join: async request => (await import('./join.ts')).join(request, terminal),
 };
 

@@ -62,6 +62,22 @@ const tenantFields = {
   replace: z.boolean().optional(),
 };
 
+const serveFields = {
+  images: z.array(z.string()).optional(),
+  host: z.string().optional(),
+  port: z.int().min(0).max(65_535).optional(),
+  tlsCert: z.string().optional(),
+  tlsKey: z.string().optional(),
+  keys: z.string().optional(),
+  sandboxes: z.int().min(1).max(128).optional(),
+  level: z.enum(['docker', 'gvisor', 'microvm']).optional(),
+  memoryBytes: count.optional(),
+  cpus: z.number().positive().optional(),
+  pids: count.optional(),
+  allow: z.array(z.string()).optional(),
+  socket: z.string().optional(),
+};
+
 /** Every request. */
 export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('submit'), ...reach, ...taskFields }),
@@ -74,6 +90,7 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('doctor'), ...reach }),
   z.strictObject({ verb: z.literal('tenant'), ...tenantFields }),
   z.strictObject({ verb: z.literal('up'), ...serverFields, ...workerFields }),
+  z.strictObject({ verb: z.literal('serve'), ...serveFields }),
   z.strictObject({ verb: z.literal('join'), from: z.string(), replace: z.boolean(), socket: z.string().optional() }),
 ]);
 
