@@ -759,7 +759,7 @@ describe('an apply that is killed', () => {
         remove(here.directory);
       }
       if (FACTOR > 1)
-        process.stderr.write(`killed applies: ${JSON.stringify({ ...seen, wrong, calls, durable: DURABLE })}\n`);
+        process.stdout.write(`FIGURE killed applies: ${JSON.stringify({ ...seen, wrong, calls, durable: DURABLE })}\n`);
       expect(wrong).toEqual([]);
       // Otherwise the kills came where they show nothing.
       expect(seen.between).toBeGreaterThan(0);
@@ -885,7 +885,7 @@ describe('an editor that saves during applies', () => {
     writeFileSync(`${path}.control`, read);
     renameSync(`${path}.control`, path);
     expect(savedIn(readFileSync(path, 'utf8'))).toBeLessThan(saves().number);
-    if (FACTOR > 1) process.stderr.write(`saves during applies: ${JSON.stringify(seen)}\n`);
+    if (FACTOR > 1) process.stdout.write(`FIGURE saves during applies: ${JSON.stringify(seen)}\n`);
     expect(seen.lost).toBe(0);
     expect(seen.compared).toBeGreaterThan(0);
     expect(seen.applied).toBeGreaterThan(0);
