@@ -13,7 +13,7 @@ const GIB = 1024 ** 3;
 const PROJECT = { name: 'project', version: '1.0.0', private: true, dependencies: { 'react-scripts': '5.0.1' } };
 const MIN_PACKAGES = 1000;
 const INSTALL_MS = 600_000;
-const CACHE = '/cache/npm';
+const CACHE = '/npm-cache';
 const QUIET = ['--ignore-scripts', '--no-audit', '--no-fund', '--no-update-notifier', '--loglevel=error'];
 
 /**
@@ -35,7 +35,11 @@ export async function packages({ context, place, figure, rounds: asked }) {
     limits: { memoryBytes: 3 * GIB, pids: 1024, openFiles: 8192, cpus: 2, tmpBytes: GIB / 4 },
     timeoutMs: INSTALL_MS,
   };
-  const hosts = await Promise.all([direct, forked].map(workspace => context.acode(place, { options: { workspace } })));
+  const { sandbox } = context.optionsAt(place).config ?? {};
+  const config = { sandbox: { ...sandbox, mounts: { allowed_host_roots: [cache] } } };
+  const hosts = await Promise.all(
+    [direct, forked].map(workspace => context.acode(place, { options: { workspace, config } })),
+  );
   const [onDirect, onFork] = hosts;
   if (!onDirect || !onFork) throw new Error('two hosts were opened');
   const script = `npm ci --offline --cache ${CACHE} ${QUIET.join(' ')} >/dev/null; ls node_modules | wc -l`;
