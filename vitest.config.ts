@@ -62,7 +62,7 @@ const PATIENT = everything
   ? []
   : [
       'tests/{audit/parallel,doctor/attack-levels,egress/languages,engine-trouble/restart,files/on-host}.test.ts',
-      'tests/{forks/package-managers,services/postgres}.test.ts',
+      'tests/{fleet/gate-figures,forks/package-managers,services/postgres}.test.ts',
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 

@@ -2116,6 +2116,15 @@ export const PROTECTIONS = [
     [['fleet/tenancy.test.ts', 'fills neither the queue']],
   ),
   one(
+    'fleet: a gate grants beyond the quota of a tenant',
+    [
+      `${FLEET}/gate/fair-share.ts`,
+      'return running >= quota ? null : running / weight;',
+      'return running < 0 ? quota : running / weight;',
+    ],
+    [[`${FLEET}/gate/fair-share.test.ts`, 'counts what a gate of before had granted']],
+  ),
+  one(
     'fleet: a tenant may store workspaces without limit',
     [`${FLEET}/gate/service.ts`, 'if (!visitor.use.mayStore(size, performance.now()))', 'if (size < 0)'],
     [['fleet/tenancy.test.ts', 'fills neither the queue']],

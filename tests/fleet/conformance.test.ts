@@ -229,6 +229,36 @@ describe.skipIf(withoutServers).each(KINDS)('the fleet engine %s', kind => {
     await expect(engine.putBlob('acme', hashOf(large), large)).rejects.toMatchObject({ code: 'ACODE-FLT-007' });
   });
 
+  it('shows the queue of a pool in its order, then each task as it comes, and hands one out by its name', async () => {
+    const engine = await open();
+    for (const id of ['one', 'two']) await engine.enqueue(task(id, { body: `do ${id}` }));
+    await engine.enqueue(task('elsewhere', { pool: 'other' }));
+    const stop = new AbortController();
+    const seen: string[] = [];
+    const watching = (async () => {
+      for await (const { id, tenant, pool, priority } of engine.watchQueue('default', stop.signal))
+        if (!seen.includes(id)) seen.push([tenant, id, pool, priority].join(' '));
+    })();
+    await until(async () => seen.length >= 2);
+    await engine.enqueue(task('three', { priority: 'high', tenant: 'other' }));
+    await until(async () => new Set(seen).size === 3);
+    expect([...new Set(seen)]).toEqual([
+      'acme one default normal',
+      'acme two default normal',
+      'other three default high',
+    ]);
+    stop.abort();
+    await watching;
+    expect(await engine.unfinished('acme')).toBe(3);
+    const picked = await engine.pick({ tenant: 'acme', id: 'two' }, 'default');
+    expect(picked?.task).toMatchObject({ id: 'two', body: 'do two', priority: 'normal' });
+    await picked?.release(0);
+    await picked?.done();
+    expect(await engine.pick({ tenant: 'acme', id: 'two' }, 'default')).toBeNull();
+    expect(await engine.pick({ tenant: 'acme', id: 'elsewhere' }, 'default')).toBeNull();
+    expect(await engine.unfinished('acme')).toBe(2);
+  });
+
   it('wakes those who listen, each to its topic', async () => {
     const [one, other] = [await fresh(), await open()];
     const heard: string[] = [];

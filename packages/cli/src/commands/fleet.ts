@@ -243,6 +243,8 @@ function tenantAddCommand(perform: Perform) {
     .option('--tls-ca <file>', 'what the servers’ certificates are checked against')
     .option('--name <name>', 'name of the fleet (default: acode)')
     .option('--key <key>', 'the tenant’s own public key (default: a new pair, whose private key is in its file)')
+    .addOption(new Option('--quota <number>', 'most tasks that run at once on the whole fleet').argParser(count))
+    .addOption(new Option('--weight <number>', 'share of the slots beside other tenants (default: 1)').argParser(cpus))
     .addOption(new Option('--queue <number>', 'most unfinished tasks (default: 10000)').argParser(count))
     .option('--replace', 'give a tenant that is there new keys and limits')
     .option(...DIRECTORY)

@@ -91,6 +91,16 @@ export interface FleetEngine extends AsyncDisposable {
   queued(key: TaskKey, pool: string, signal?: AbortSignal): Promise<QueuedTask | null>;
   /** Takes tasks from the queue, the most urgent ones first; waits for the first one. */
   take(request: TakeRequest, signal?: AbortSignal): Promise<Delivery[]>;
+  /**
+   * One task of the queue, for a worker that was told to begin it; null where the queue does not have it (any more). It is hidden from
+   * nobody: `prolong` and `release` do nothing.
+   */
+  pick(key: TaskKey, pool: string, signal?: AbortSignal): Promise<Delivery | null>;
+  /**
+   * Every task of a pool’s queue, in the order in which they came, those in progress included; then each as it comes, until `signal`
+   * aborts. One may come more than once.
+   */
+  watchQueue(pool: string, signal: AbortSignal): AsyncIterable<Omit<QueuedTask, 'body'>>;
   /** How many tasks a pool’s queue has, those in progress included. */
   depth(pool: string, signal?: AbortSignal): Promise<number>;
   /** How many tasks of a tenant the queues of all pools have, those in progress included. */
@@ -138,7 +148,7 @@ export interface FleetEngine extends AsyncDisposable {
   close(): Promise<void>;
 }
 
-/** What notices are about: the tasks of a tenant, one worker, or what the operator asks of a worker. */
+/** What notices are about: the tasks of a tenant, one worker, what the operator asks of a worker, or the workers of a pool. */
 export type Topic =
   | {
       /** Tasks of this tenant. */
@@ -151,6 +161,10 @@ export type Topic =
   | {
       /** This worker, by its operator. */
       readonly control: string;
+    }
+  | {
+      /** What the workers of this pool offer. */
+      readonly pool: string;
     };
 
 /** The largest body of a task and the largest state, in bytes. */

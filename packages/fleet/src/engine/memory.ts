@@ -93,6 +93,36 @@ export class MemoryEngine implements FleetEngine {
     }
   }
 
+  async pick(key: TaskKey, pool: string, signal?: AbortSignal): Promise<Delivery | null> {
+    signal?.throwIfAborted();
+    const name = named(key);
+    const entry = this.#queue.get(name);
+    if (entry?.task.pool !== pool) return null;
+    return {
+      task: entry.task,
+      deliveries: 1,
+      prolong: async () => undefined,
+      release: async () => undefined,
+      done: async () => {
+        if (this.#queue.get(name) === entry) this.#queue.delete(name);
+      },
+    };
+  }
+
+  async *watchQueue(pool: string, signal: AbortSignal): AsyncGenerator<Omit<QueuedTask, 'body'>, void, undefined> {
+    let last = 0;
+    while (!signal.aborted) {
+      // In the order of their numbers, as a map keeps them.
+      const next = [...this.#queue.values()].filter(({ task, number }) => task.pool === pool && number > last);
+      for (const { task, number } of next) {
+        last = number;
+        yield task;
+        if (signal.aborted) return;
+      }
+      if (next.length === 0) await this.#wakened(`pool ${pool}`, Infinity, signal).catch(() => undefined);
+    }
+  }
+
   async depth(pool: string): Promise<number> {
     return [...this.#queue.values()].filter(({ task }) => task.pool === pool).length;
   }
@@ -287,7 +317,8 @@ function blobName(tenant: string, hash: string): string {
 function topicName(topic: Topic): string {
   if ('tenant' in topic) return `tenant ${checkedName('tenant', topic.tenant)}`;
   if ('worker' in topic) return `worker ${checkedName('worker', topic.worker)}`;
-  return `control ${checkedName('worker', topic.control)}`;
+  if ('control' in topic) return `control ${checkedName('worker', topic.control)}`;
+  return `offers ${checkedName('pool', topic.pool)}`;
 }
 
 const SYSTEM_CLOCK: Clock = {

@@ -5,6 +5,7 @@ import type { Logger } from '@acode/sandbox';
 import type { FleetEngine } from '../engine/engine.ts';
 import { NatsGateServer } from '../engine/nats/gate-link.ts';
 import { present } from '../connect/open-engine.ts';
+import { Dispatcher } from './dispatcher.ts';
 import type { GateFile } from './file.ts';
 import { GateService } from './service.ts';
 import type { GateLimits } from './limits.ts';
@@ -28,11 +29,13 @@ export class Gate {
   readonly #engine: FleetEngine;
   readonly #service: GateService;
   readonly #doors: AsyncDisposable[] = [];
+  readonly #dispatcher: Dispatcher;
 
-  private constructor({ file, engine, limits }: GateOptions) {
+  private constructor({ file, engine, limits, logger }: GateOptions) {
     this.id = `gate_${randomBytes(6).toString('hex')}`;
     this.#engine = engine;
-    const { pools, tenants } = file;
+    const { pools, tenants, affinityMs } = file;
+    this.#dispatcher = new Dispatcher({ engine, pools, shares: tenants, affinityMs, logger });
     this.#service = new GateService({ engine, gate: this.id, pools, tenants, ...present({ limits }) });
   }
 
@@ -50,9 +53,15 @@ export class Gate {
     return gate;
   }
 
+  /** Whether it hands out tasks; of several gates one does. */
+  get isLeading(): boolean {
+    return this.#dispatcher.isLeading;
+  }
+
   /** Answers nobody any more, and disconnects. */
   async close(): Promise<void> {
     await Promise.all(this.#doors.map(door => door[Symbol.asyncDispose]()));
+    await this.#dispatcher[Symbol.asyncDispose]();
     await this.#service[Symbol.asyncDispose]();
     await this.#engine.close();
   }

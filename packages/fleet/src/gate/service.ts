@@ -142,9 +142,9 @@ export class GateService implements AsyncDisposable {
       throw FLEET_ERRORS.create('ACODE-FLT-031', { tenant, reason: `the fleet has no pool ${pool}` });
     // Before anything of it is stored.
     admittedSpec({ tenants: new Map([[tenant, registered]]) }, task, Date.now());
-    if (await this.#queued(task, [pool], signal)) return told('submit', { is: 'present' });
     const room = await visitor.room(registered.queue, () => engine.unfinished(tenant, signal));
     if (!room) {
+      if (await this.#queued(task, [pool], signal)) return told('submit', { is: 'present' });
       const reason = `the tenant has ${registered.queue} unfinished tasks`;
       throw FLEET_ERRORS.create('ACODE-FLT-005', { pool, reason });
     }

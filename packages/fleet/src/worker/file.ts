@@ -21,6 +21,7 @@ const fileSchema = z.strictObject({
   fleet: z.string().default('acode'),
   pool: z.string().default('default'),
   slots: z.int().min(1).max(MAX_SLOTS).default(4),
+  gate: z.boolean().default(false),
   level: z.enum(['docker', 'gvisor', 'microvm']).default('docker'),
   shared_kernel: z.boolean().optional(),
   images: z.array(z.string().min(1)).min(1),
@@ -59,6 +60,8 @@ export interface WorkerFile {
   readonly pool: string;
   /** How many tasks it runs at once. */
   readonly slots: number;
+  /** Whether it takes only what a gate grants. */
+  readonly granted: boolean;
   /** The least isolation level of its tasks. */
   readonly level: 'docker' | 'gvisor' | 'microvm';
   /** References that tasks may name; the first is that of tasks that name none. One with `*` at its end allows what begins so. */
@@ -106,6 +109,7 @@ export function workerFileFrom(content: unknown, host: string, path = 'the worke
     fleet: checkedName('fleet', data.fleet),
     pool,
     slots,
+    granted: data.gate,
     level,
     images,
     tenants: new Map(tenants),

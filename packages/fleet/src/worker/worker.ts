@@ -18,6 +18,7 @@ import { FleetTasks } from '../tasks/tasks.ts';
 import type { Claim } from '../tasks/tasks.ts';
 import { admittedPolicy, admittedSpec, outputBytesOf } from './admission.ts';
 import type { WorkerFile } from './file.ts';
+import { GrantedTasks } from './granted.ts';
 import { Journal } from './journal.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import type { LeaseTimes } from './lease-keeper.ts';
@@ -30,6 +31,7 @@ import type { TenantRunner } from './tenant.ts';
 const WAIT_MS = 3000;
 const BUSY_MS = 3000;
 const AGAIN_MS = 1000;
+const LOOK_MS = 500;
 const WRITE_MS = 30_000;
 
 /** Options of a worker. */
@@ -80,6 +82,7 @@ export class Worker {
   #lease: LeaseKeeper | null = null;
   #listening: AsyncDisposable | null = null;
   #loop: Promise<void> = Promise.resolve();
+  #granted: GrantedTasks | null = null;
 
   private constructor(options: WorkerOptions) {
     this.#options = options;
@@ -119,6 +122,7 @@ export class Worker {
   async close(drainMs = this.#file.drainMs): Promise<void> {
     this.#closing.abort();
     await this.#loop;
+    this.#granted?.offer();
     const drained = Promise.allSettled(this.#work);
     const enough = new AbortController();
     await Promise.race([drained, paused(drainMs, enough.signal)]);
@@ -126,6 +130,7 @@ export class Worker {
     for (const one of this.#running.values()) stop(one, 'given-back');
     await drained;
     await Promise.all([...this.#tenants.values()].map(tenant => tenant.end()));
+    this.#granted?.stop();
     await this.#listening?.[Symbol.asyncDispose]();
     await this.#lease?.stop(true);
     await this.#engine.close();
@@ -155,13 +160,27 @@ export class Worker {
       },
     };
     this.#lease = lease;
+    if (this.#file.granted) this.#granted = this.#taking(lease);
+  }
+
+  #taking(lease: LeaseKeeper): GrantedTasks {
+    const { pool, slots } = this.#file;
+    return new GrantedTasks({
+      engine: this.#engine,
+      worker: this.#id,
+      pool,
+      slots: () => (lease.isSafe && !this.#closing.signal.aborted ? slots : 0),
+      hasSlot: tenant => this.#hasSlot(tenant),
+      hot: () => [...this.#tenants.keys()],
+      perform: delivery => this.#begun(delivery),
+    });
   }
 
   #body(): string {
-    const { name, pool, slots, level } = this.#file;
+    const { name, pool, slots, level, granted } = this.#file;
     const tasks = [...this.#running.values()].map(({ claim: { tenant, id, attempt } }) => ({ tenant, id, attempt }));
     const draining = this.#isDraining || this.#closing.signal.aborted;
-    return JSON.stringify({ name, pool, slots, level, tasks, draining, key: this.#keys.publicKey });
+    return JSON.stringify({ name, pool, slots, level, granted, tasks, draining, key: this.#keys.publicKey });
   }
 
   // Everything ends, whatever it is doing: in a few seconds another worker may begin the same tasks.
@@ -170,6 +189,8 @@ export class Worker {
     this.#journal.add({ event: 'lease-lost', worker: this.#id });
     const [lease, listening] = [this.#lease, this.#listening];
     this.#lease = null;
+    this.#granted?.stop();
+    this.#granted = null;
     for (const one of this.#running.values()) stop(one, 'claim-lost');
     await Promise.all([...this.#tenants.values()].map(tenant => tenant.end()));
     await lease?.stop(false);
@@ -181,7 +202,8 @@ export class Worker {
     while (!signal.aborted) {
       try {
         if (!this.#lease) await this.#join();
-        await this.#takeSome(signal);
+        if (this.#file.granted) await paused(LOOK_MS, signal);
+        else await this.#takeSome(signal);
       } catch (error) {
         if (!signal.aborted) {
           this.#log('warn', { reason: reasonOf(error) }, 'the fleet engine cannot be used; trying again');
@@ -205,12 +227,19 @@ export class Worker {
         await delivery.release(signal.aborted ? 0 : BUSY_MS);
         continue;
       }
-      const work = this.#perform(delivery).catch((error: unknown) =>
-        this.#log('error', { task: delivery.task.id, reason: reasonOf(error) }, 'a task was left to another worker'),
-      );
-      this.#work.add(work);
-      void work.finally(() => this.#work.delete(work));
+      void this.#begun(delivery).catch(() => undefined);
     }
+  }
+
+  // Rejects where the task was left to another worker.
+  async #begun(delivery: Delivery): Promise<void> {
+    const work = this.#perform(delivery);
+    const settled = work.catch((error: unknown) =>
+      this.#log('error', { task: delivery.task.id, reason: reasonOf(error) }, 'a task was left to another worker'),
+    );
+    this.#work.add(settled);
+    void settled.finally(() => this.#work.delete(settled));
+    await work;
   }
 
   #hasSlot(tenant: string): boolean {
@@ -360,6 +389,7 @@ export class Worker {
   }
 
   #noticed(text: string): void {
+    if (this.#granted?.noticed(text)) return;
     const [what, tenant, id] = text.split(' ');
     if (what !== 'cancel') return;
     for (const running of this.#running.values())

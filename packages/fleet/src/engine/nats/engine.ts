@@ -133,6 +133,14 @@ export class NatsEngine implements FleetEngine {
     return this.#queue.take(request, signal);
   }
 
+  pick(key: TaskKey, pool: string, signal?: AbortSignal): Promise<Delivery | null> {
+    return this.#queue.pick(key, pool, signal);
+  }
+
+  watchQueue(pool: string, signal: AbortSignal): AsyncIterable<Omit<QueuedTask, 'body'>> {
+    return this.#queue.watch(checkedName('pool', pool), signal);
+  }
+
   depth(pool: string, signal?: AbortSignal): Promise<number> {
     return this.#queue.depth(checkedName('pool', pool), signal);
   }
@@ -334,7 +342,8 @@ export class NatsEngine implements FleetEngine {
     const { notice, control } = this.#names.subject;
     if ('tenant' in topic) return `${notice}.tenant.${checkedName('tenant', topic.tenant)}`;
     if ('worker' in topic) return `${notice}.worker.${checkedName('worker', topic.worker)}`;
-    return `${control}.host.${checkedName('worker', topic.control)}`;
+    if ('control' in topic) return `${control}.host.${checkedName('worker', topic.control)}`;
+    return `${notice}.pool.${checkedName('pool', topic.pool)}`;
   }
 }
 

@@ -1,7 +1,7 @@
-// Reading of a log on NATS: an ordered consumer that the client library makes anew whenever it is lost.
+// Reading of a stream on NATS: an ordered consumer that the client library makes anew whenever it is lost.
 
 import { DeliverPolicy } from '@nats-io/jetstream';
-import type { ConsumerMessages, JetStreamClient } from '@nats-io/jetstream';
+import type { ConsumerMessages, JetStreamClient, JsMsg } from '@nats-io/jetstream';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { LogBatch } from '../engine.ts';
 
@@ -10,22 +10,43 @@ const EXPIRES_MS = 3000;
 const HEARTBEAT_MS = 1000;
 const AGAIN_MS = 500;
 
-/** Which log, and after which number. */
-export interface FollowedLog {
+/** What is read of a stream. */
+interface Followed {
   readonly stream: string;
   readonly subject: string;
+  /** Whether the bodies are left out. */
+  readonly headersOnly?: boolean;
+}
+
+/** Which log, and after which number. */
+export interface FollowedLog extends Followed {
   readonly after: number;
 }
 
-/** The pieces of a log: those that are there, then each as it comes. Attaches again after every failure, until it is cancelled. */
+/** The pieces of a log: those that are there, then each as it comes. */
 export async function* followLog(
   client: JetStreamClient,
-  { stream, subject, after }: FollowedLog,
+  { after, ...followed }: FollowedLog,
   signal: AbortSignal,
 ): AsyncGenerator<LogBatch, void, undefined> {
   let last = after;
+  for await (const message of follow(client, followed, signal)) {
+    const sequence = Number(message.headers?.get('Acode-Sequence'));
+    // Read from the first one again after a failure.
+    if (!(sequence > last)) continue;
+    last = sequence;
+    yield { sequence, bytes: message.data };
+  }
+}
+
+/** The messages of a subject, from the first one on, and again from there after every failure, until it is cancelled. */
+export async function* follow(
+  client: JetStreamClient,
+  followed: Followed,
+  signal: AbortSignal,
+): AsyncGenerator<JsMsg, void, undefined> {
   while (!signal.aborted) {
-    const messages = await attached(client, stream, subject).catch(() => null);
+    const messages = await attached(client, followed).catch(() => null);
     if (messages === null) {
       await pause(AGAIN_MS, undefined, { signal }).catch(() => undefined);
       continue;
@@ -35,11 +56,7 @@ export async function* followLog(
     if (signal.aborted) stop();
     try {
       for await (const message of messages) {
-        const sequence = Number(message.headers?.get('Acode-Sequence'));
-        // Read from the first one again after a failure.
-        if (!(sequence > last)) continue;
-        last = sequence;
-        yield { sequence, bytes: message.data };
+        yield message;
         if (signal.aborted) return;
       }
     } catch {
@@ -51,11 +68,15 @@ export async function* followLog(
   }
 }
 
-async function attached(client: JetStreamClient, stream: string, subject: string): Promise<ConsumerMessages> {
+async function attached(
+  client: JetStreamClient,
+  { stream, subject, headersOnly = false }: Followed,
+): Promise<ConsumerMessages> {
   const consumer = await client.consumers.get(stream, {
     filter_subjects: subject,
     deliver_policy: DeliverPolicy.All,
     inactive_threshold: 10_000,
+    ...(headersOnly ? { headers_only: true } : {}),
   });
   return consumer.consume({ expires: EXPIRES_MS, idle_heartbeat: HEARTBEAT_MS });
 }

@@ -9,6 +9,7 @@ import type { Delivery, QueuedTask, TakeRequest } from '../engine.ts';
 import { assertSize } from '../limits.ts';
 import { PRIORITIES, checkedKey, checkedName } from '../names.ts';
 import type { Priority, TaskKey } from '../names.ts';
+import { follow } from './log.ts';
 import { ConsumerAway, deliveryOf, pull } from './pull.ts';
 import type { FleetNames } from './streams.ts';
 
@@ -76,6 +77,37 @@ export class NatsQueue {
     );
     const message = found.find(one => one !== null);
     return message ? this.#task(message.subject, message.string()) : null;
+  }
+
+  async pick(key: TaskKey, pool: string, signal?: AbortSignal): Promise<Delivery | null> {
+    const { call } = this.#parts;
+    const found = await call(
+      'read',
+      () => Promise.all(PRIORITIES.map(priority => this.#last(this.#subject({ ...key, pool, priority })))),
+      signal,
+    );
+    const message = found.find(one => one !== null);
+    if (!message) return null;
+    return {
+      task: this.#task(message.subject, message.string()),
+      deliveries: 1,
+      prolong: async () => undefined,
+      release: async () => undefined,
+      done: () => call('remove', () => this.#remove(message.seq, message.subject)),
+    };
+  }
+
+  async *watch(pool: string, signal: AbortSignal): AsyncGenerator<Omit<QueuedTask, 'body'>, void, undefined> {
+    const { client, names } = this.#parts;
+    const filter = `${names.subject.task}.${pool}.>`;
+    for await (const { subject } of follow(
+      client,
+      { stream: names.tasks, subject: filter, headersOnly: true },
+      signal,
+    )) {
+      const { body: _, ...task } = this.#task(subject, '');
+      yield task;
+    }
   }
 
   async depth(pool: string, signal?: AbortSignal): Promise<number> {
@@ -231,7 +263,7 @@ export class NatsQueue {
     return name;
   }
 
-  async #last(subject: string): Promise<{ readonly subject: string; string(): string } | null> {
+  async #last(subject: string): Promise<{ readonly subject: string; readonly seq: number; string(): string } | null> {
     return this.#parts.manager.streams.getMessage(this.#parts.names.tasks, { last_by_subj: subject });
   }
 

@@ -31,6 +31,8 @@ const SWEEP_MS = 60_000;
 // A notice may be lost with its connection, and a task becomes visible again without one.
 const LOOK_MS = 1000;
 const LOG_LOOK_MS = 200;
+const WATCH_ROWS = 2000;
+const WATCH_AGAIN = 500;
 const LOG_ROWS = 100;
 
 /** Options of an engine on PostgreSQL. */
@@ -154,6 +156,42 @@ export class PostgresEngine implements FleetEngine {
       if (rows.length > 0) return this.#deliveries(rows);
       if (restMs <= 0 || signal?.aborted === true) return [];
       await Promise.race([woken, paused(Math.min(restMs, LOOK_MS), signal)]);
+    }
+  }
+
+  async pick(key: TaskKey, pool: string, signal?: AbortSignal): Promise<Delivery | null> {
+    const task = await this.queued(key, pool, signal);
+    if (!task) return null;
+    const { tenant, id } = task;
+    return {
+      task,
+      deliveries: 1,
+      prolong: async () => undefined,
+      release: async () => undefined,
+      done: () => this.#remove(tenant, id),
+    };
+  }
+
+  async *watchQueue(pool: string, signal: AbortSignal): AsyncGenerator<Omit<QueuedTask, 'body'>, void, undefined> {
+    checkedName('pool', pool);
+    await using wakeUp = await this.#wakeUp(`pool:${pool}`);
+    let last = 0;
+    while (!signal.aborted) {
+      const woken = wakeUp.next();
+      // A number is taken before its task can be seen: a little from before is read again.
+      const rows = await this.#query<Omit<TaskRow, 'body'>>(
+        'watch',
+        `select tenant, id, pool, priority, number from $.task where pool = $1 and number > $2 order by number limit ${WATCH_ROWS}`,
+        [pool, Math.max(0, last - WATCH_AGAIN)],
+        signal,
+      ).catch((): Omit<TaskRow, 'body'>[] => []);
+      const before = last;
+      for (const row of rows) {
+        last = Math.max(last, Number(row.number));
+        yield { tenant: row.tenant, id: row.id, pool: row.pool, priority: PRIORITIES[row.priority] ?? 'normal' };
+        if (signal.aborted) return;
+      }
+      if (last === before) await Promise.race([woken, paused(LOOK_MS, signal)]);
     }
   }
 
@@ -340,10 +378,13 @@ export class PostgresEngine implements FleetEngine {
         deliveries: row.deliveries,
         prolong: async () => void (await visible(this.hideMs)),
         release: async delayMs => void (await visible(delayMs)),
-        done: async () =>
-          void (await this.#query('remove', 'delete from $.task where tenant = $1 and id = $2', [row.tenant, row.id])),
+        done: () => this.#remove(row.tenant, row.id),
       };
     });
+  }
+
+  async #remove(tenant: string, id: string): Promise<void> {
+    await this.#query('remove', 'delete from $.task where tenant = $1 and id = $2', [tenant, id]);
   }
 
   async #wakeUp(topic: string): Promise<{ next(): Promise<void> } & AsyncDisposable> {
@@ -412,7 +453,8 @@ function taskOf({ tenant, id, pool, priority, body }: TaskRow): QueuedTask {
 function topicName(topic: Topic): string {
   if ('tenant' in topic) return `tenant:${checkedName('tenant', topic.tenant)}`;
   if ('worker' in topic) return `worker:${checkedName('worker', topic.worker)}`;
-  return `control:${checkedName('worker', topic.control)}`;
+  if ('control' in topic) return `control:${checkedName('worker', topic.control)}`;
+  return `offers:${checkedName('pool', topic.pool)}`;
 }
 
 async function paused(ms: number, signal?: AbortSignal): Promise<void> {
