@@ -1975,6 +1975,29 @@ export const PROTECTIONS = [
     [['packages/swarm/src/attention.test.ts', 'is told by a program']],
   ),
   one(
+    'swarm: the board shows what tasks print as it is',
+    [
+      'packages/cli/src/swarm/board-view.ts',
+      'columns.map(({ cell }) => oneLine(cell(task)))',
+      'columns.map(({ cell }) => cell(task))',
+    ],
+    [['packages/cli/src/swarm/board.test.ts', 'fits any screen']],
+  ),
+  one(
+    'swarm: what is pasted presses keys of the board',
+    [
+      'packages/cli/src/terminal/row-screen.ts',
+      "this.#isPasting = part === '\\u001b[200~';",
+      'this.#isPasting = false;',
+    ],
+    [['packages/cli/src/swarm/board.test.ts', 'is none where it is pasted']],
+  ),
+  one(
+    'swarm: events as JSON drive the terminal',
+    ['packages/cli/src/swarm/follow.ts', '.replaceAll(DRIVING, escaped)', ''],
+    [['packages/cli/src/swarm/board.test.ts', 'is JSON that drives no terminal']],
+  ),
+  one(
     'fleet: a signed task can be played again when its result is forgotten',
     [`${FLEET}/worker/admission.ts`, 'if (age > MAX_AGE_MS || age < -MAX_AHEAD_MS)', 'if (age === 0)'],
     [[`${FLEET}/worker/admission.test.ts`, 'takes a task that a registered key']],

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { TestHost, mainEngine, withoutEngines } from '../support/engines.ts';
+import { figure } from '../support/waiting.ts';
 import { gitIn, makeRepository, swarmOn, writeTasks } from './swarms.ts';
 import type { TestSwarm } from './swarms.ts';
 
@@ -47,18 +48,18 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
           { title: 'two', acceptance: ['grep -q US-002 src/a.txt', 'git diff --quiet HEAD -- src/lib.c'] },
         ],
       },
-      'd-escape': `${ESCAPE}sleep 2`,
-      'e-fails': {
+      'd-hangs': { title: 'Hangs', command: 'sleep 1000', stories: [{ title: 'x' }], policy: { timeout: '8s' } },
+      'e-escape': `${ESCAPE}sleep 2`,
+      'f-fails': {
         title: 'Fails',
         command: 'echo no > no.txt',
         stories: [{ title: 'x', acceptance: ['test -e yes.txt'] }],
       },
-      'f-flood': {
+      'g-flood': {
         title: 'Floods',
         command: 'yes flood | head -c 60000000; yes err | head -c 20000000 >&2; echo done > flood.txt',
         stories: [{ title: 'x' }],
       },
-      'g-hangs': { title: 'Hangs', command: 'sleep 1000', stories: [{ title: 'x' }], policy: { timeout: '8s' } },
       'h-new': 'echo new > new.txt && cat vendor/part/part.txt >> new.txt',
     });
     swarm = await swarmOn(host);
@@ -75,10 +76,10 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
       'a-same': ['completed', null, null],
       'b-same': ['completed', null, null],
       'c-plain': ['completed', null, null],
-      'd-escape': ['completed', null, 'needs-review'],
-      'e-fails': ['failed', 'agent', null],
-      'f-flood': ['completed', null, null],
-      'g-hangs': ['failed', 'deadline', null],
+      'd-hangs': ['failed', 'deadline', null],
+      'e-escape': ['completed', null, 'needs-review'],
+      'f-fails': ['failed', 'agent', null],
+      'g-flood': ['completed', null, null],
       'h-new': ['completed', null, null],
     });
   });
@@ -89,7 +90,7 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
       .split('\n')
       .sort();
     expect(branches).toEqual([
-      ...['a-same', 'b-same', 'c-plain', 'f-flood', 'h-new'].map(id => `acode/${name}/${id}`),
+      ...['a-same', 'b-same', 'c-plain', 'g-flood', 'h-new'].map(id => `acode/${name}/${id}`),
       'main',
     ]);
     expect(gitIn(host.workspace, 'log', '--format=%s', `main..acode/${name}/c-plain`)).toBe('Plain: two\nPlain: one');
@@ -101,7 +102,7 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
   });
 
   it('shows the task that tried to escape nothing of the host and of other tasks', async () => {
-    const task = swarm.store.read(swarm.id).tasks.find(({ id }) => id === 'd-escape');
+    const task = swarm.store.read(swarm.id).tasks.find(({ id }) => id === 'e-escape');
     const { stdout } = await host.acode.run(['cat', 'found.txt'], {
       policy: { fork: task?.fork ?? '', image: task ? swarm.store.read(swarm.id).image! : '' },
     });
@@ -120,6 +121,18 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
     );
     expect(overlap).toBeGreaterThan(0);
     expect(overlap).toBeLessThan(ended);
+  });
+
+  it('takes little longer than its work at four slots', () => {
+    const { tasks, parallel } = swarm.store.read(swarm.id);
+    const at = (name: string): number => Date.parse(swarm.events().find(({ event }) => event === name)?.at ?? '');
+    const work = tasks.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0) / parallel;
+    expect(work).toBeGreaterThan(0);
+    figure(
+      'eight tasks at four slots, against 1.2 × work ÷ slots',
+      at('swarm-finished') - at('task'),
+      Math.round(1.2 * work),
+    );
   });
 
   it('leaves no sandbox behind, and a readable copy that is its own', async () => {

@@ -1,10 +1,11 @@
 // `acode swarm run`, whose client and whose orchestrator are killed with SIGKILL at random moments.
 
-import { existsSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { stateCopySchema } from '../../packages/swarm/src/record.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
 import { gitIn, makeRepository, writeTasks } from './swarms.ts';
@@ -81,8 +82,9 @@ describe.skipIf(withoutEngines)('a swarm', () => {
       expect(expected).toContain('finished');
 
       for (let kill = 0; kill < KILLS; kill += 1) {
+        const before = sockets(bench);
         const { ended } = bench.start(RUN);
-        await untilListening(bench);
+        await untilListening(bench, before);
         await setTimeout(Math.random() * MAX_WAIT_MS);
         for (const pid of orchestrators(bench)) process.kill(pid, 'SIGKILL');
         await ended;
@@ -94,8 +96,9 @@ describe.skipIf(withoutEngines)('a swarm', () => {
       }
 
       for (let kill = 0; kill < CLIENT_KILLS; kill += 1) {
+        const before = sockets(bench);
         const { child, ended } = bench.start(RUN);
-        await untilListening(bench);
+        await untilListening(bench, before);
         await setTimeout(Math.random() * 2000);
         child.kill('SIGKILL');
         await ended;
@@ -109,14 +112,31 @@ describe.skipIf(withoutEngines)('a swarm', () => {
 
   it('is stopped, listed and removed, and nothing of it is left but its branches', { timeout: 120_000 }, async () => {
     writeTasks(bench.workspace, { hangs: 'sleep 1000' });
+    const before = sockets(bench);
     const { ended } = bench.start(RUN);
-    await untilListening(bench);
+    await untilListening(bench, before);
     await expect.poll(async () => (await status()).tasks.find(({ id }) => id === 'one')?.status).toBe('running');
     expect((await bench.call(['swarm', 'run', '--yes'])).stderr).toContain('ACODE-SWM-008');
+
+    // In a clone, the readable copy is another workspace’s: it is reported, and nothing is done because of it.
+    const clone = `${bench.workspace}-clone`;
+    cpSync(bench.workspace, clone, { recursive: true });
+    const shown = await bench.call(['swarm', 'status', '--workspace', clone]);
+    expect(shown.stderr).toContain('is of a swarm that you did not run on this machine');
+    expect(shown.stderr).toContain('ACODE-SWM-007');
+    for (const verb of [['stop'], ['resume'], ['retry', 'one'], ['discard', '--yes'], ['repair'], ['merge', '--yes']])
+      expect((await bench.call(['swarm', ...verb, '--workspace', clone])).stderr, verb[0]).toContain('ACODE-SWM-007');
+    const copy = join(bench.workspace, '.agent/swarm-state.json');
+    writeFileSync(copy, '{"schema":"acode.swarm-state/1"');
+    expect((await bench.call(['swarm', 'status'])).stderr).toContain('is not what acode writes');
+    expect((await status()).live).toBe(true);
+    expect((await bench.call(['swarm', 'repair'])).status).toBe(0);
+    expect(stateCopySchema.parse(JSON.parse(readFileSync(copy, 'utf8'))).swarmId).toBe((await status()).id);
     expect((await bench.call(['swarm', 'stop'])).status).toBe(0);
     expect((await ended).status).toBe(1);
     const { tasks, id } = await status();
-    expect(new Set(tasks.map(task => task.status))).toEqual(new Set(['stopped']));
+    expect(tasks.find(task => task.id === 'hangs')?.status).toBe('stopped');
+    expect(tasks.map(task => task.status).filter(of => of !== 'stopped' && of !== 'completed')).toEqual([]);
     expect((await bench.call(['swarm', 'list'])).stdout.toString()).toContain(id.slice(0, 8));
     expect((await bench.call(['swarm', 'discard'])).status).toBe(2);
     expect((await bench.call(['swarm', 'discard', '--yes'])).status).toBe(0);
@@ -127,11 +147,14 @@ describe.skipIf(withoutEngines)('a swarm', () => {
   });
 });
 
-async function untilListening({ env }: Bench): Promise<void> {
+function sockets({ env }: Bench): string[] {
   const runtime = join(env['XDG_RUNTIME_DIR'] ?? '', 'acode');
-  await expect
-    .poll(() => existsSync(runtime) && readdirSync(runtime).some(name => /^swarm-.*\.sock$/.test(name)))
-    .toBe(true);
+  return existsSync(runtime) ? readdirSync(runtime).filter(name => /^swarm-.*\.sock$/.test(name)) : [];
+}
+
+// An orchestrator that was killed leaves its socket.
+async function untilListening(bench: Bench, before: readonly string[]): Promise<void> {
+  await expect.poll(() => sockets(bench).some(name => !before.includes(name)), { timeout: 30_000 }).toBe(true);
 }
 
 // The orchestrators of this bench, and no other: the environment of a process names its directories.

@@ -66,6 +66,7 @@ export type {
   SandboxCounts,
   SandboxDetails,
   SandboxInfo,
+  SandboxUsage,
   SandboxState,
   SavedLog,
   SavedLogInfo,

@@ -109,7 +109,7 @@ export class SwarmStore {
 
   /** One record. Throws where it is not what this version writes. */
   read(id: string): SwarmRecord {
-    const file = join(this.directory(id), 'record.json');
+    const file = this.recordFile(id);
     const found = readPrivateFile(file, { maxBytes: MAX_RECORD, uid: this.#uid });
     if (!found) throw swarmError('ACODE-SWM-005', { file, reason: 'does not exist, or is not yours alone' });
     const parsed = recordSchema.safeParse(jsonOrNull(found.text));
@@ -180,6 +180,11 @@ export class SwarmStore {
     return join(this.directory(id), 'events.ndjson');
   }
 
+  /** The file of the record: it changes with it. */
+  recordFile(id: string): string {
+    return join(this.directory(id), 'record.json');
+  }
+
   /** The log of a task: what its programs printed, as bytes. */
   logFile(id: string, task: string): string {
     return join(this.directory(id), 'logs', `${task}.log`);
@@ -227,7 +232,7 @@ export class SwarmStore {
   }
 
   #save(record: SwarmRecord): void {
-    writePrivateFile(join(this.directory(record.id), 'record.json'), `${JSON.stringify(recordSchema.parse(record))}\n`);
+    writePrivateFile(this.recordFile(record.id), `${JSON.stringify(recordSchema.parse(record))}\n`);
   }
 
   // A copy that another person, another machine or another program wrote stays as it is, until it is repaired.

@@ -80,7 +80,7 @@ function statusCommand(perform: Perform) {
   return new Command('status')
     .description('Show the tasks of a swarm, and what they do')
     .argument(...WHICH)
-    .option('--follow', 'show what happens, until the swarm has ended')
+    .option('--follow', 'a live board of the tasks; lines where the output is not a terminal')
     .action((id, { follow }, command) =>
       perform(command, async call => (await import('../swarm/view.ts')).showStatus(call, id, follow === true)),
     );

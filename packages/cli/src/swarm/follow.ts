@@ -9,6 +9,7 @@ import type { Call } from '../call.ts';
 import type { Look } from '../terminal/look.ts';
 import { oneLine } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
+import { coloured } from './render.ts';
 
 const LOOK_MS = 1000;
 const CHUNK = 64 * 1024;
@@ -30,7 +31,7 @@ export async function follow(call: Call, store: SwarmStore, id: string, from: nu
     for (const event of reader.read()) {
       isNew = true;
       await say(call, event);
-      if (ENDS.includes(event.event)) return event;
+      if (isLast(event)) return event;
     }
     signal.throwIfAborted();
     if (call.stdout.broken) return null;
@@ -49,14 +50,34 @@ export async function follow(call: Call, store: SwarmStore, id: string, from: nu
   return null;
 }
 
+/** Whether nothing comes after this event. */
+export function isLast({ event }: SwarmEvent): boolean {
+  return ENDS.includes(event);
+}
+
+/** An event as a line; null for one that is for programs. */
+export function lineOf(event: SwarmEvent, look: Look): string | null {
+  return LINES[event.event]?.(event, look) ?? null;
+}
+
+// JSON leaves these as they are, and some terminals act on them.
+const DRIVING = /[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+
+/** An event as a line of JSON that drives no terminal. */
+export function jsonLine(event: SwarmEvent): string {
+  const escaped = (one: string): string => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return `${JSON.stringify(event).replaceAll(DRIVING, escaped)}\n`;
+}
+
 async function say(call: Call, event: SwarmEvent): Promise<void> {
   const { signal } = call.interruption;
-  const line = call.options.json ? null : (LINES[event.event]?.(event, call.look) ?? null);
-  if (call.options.json) await call.stdout.write(`${JSON.stringify(event)}\n`, signal);
+  const line = call.options.json ? null : lineOf(event, call.look);
+  if (call.options.json) await call.stdout.write(jsonLine(event), signal);
   else if (line !== null) await call.stdout.write(fitted(`${line}\n`, call.look), signal);
 }
 
-function watchDirectory(directory: string, changed: () => void): Disposable {
+/** Calls at each change in a directory. */
+export function watchDirectory(directory: string, changed: () => void): Disposable {
   try {
     const watcher = watch(directory, changed);
     watcher.on('error', () => undefined);
@@ -68,7 +89,7 @@ function watchDirectory(directory: string, changed: () => void): Disposable {
 }
 
 /** Reads the whole lines of a file that grows. */
-class EventReader {
+export class EventReader {
   readonly #file: string;
   #at: number;
   #rest = '';
@@ -136,7 +157,7 @@ const LINES: Readonly<Record<string, Line>> = {
   task: (event, look) => {
     const detail = textIn(event, 'detail');
     const reason = textIn(event, 'reason');
-    return `${look.colours.bold(textIn(event, 'task'))}  ${coloured(textIn(event, 'status'), look)}${reason === '' ? '' : ` (${reason})`}${detail === '' ? '' : `: ${detail.slice(0, 300)}`}`;
+    return `${look.colours.bold(textIn(event, 'task'))}  ${coloured(textIn(event, 'status'), textIn(event, 'status'), look)}${reason === '' ? '' : ` (${reason})`}${detail === '' ? '' : `: ${detail.slice(0, 300)}`}`;
   },
   story: (event, { colours }) =>
     colours.dim(`${textIn(event, 'task')}  ${textIn(event, 'story')} ${textIn(event, 'status')}`),
@@ -166,10 +187,3 @@ const LINES: Readonly<Record<string, Line>> = {
   reconciled: event => `${textIn(event, 'task')}  ${textIn(event, 'finding')} was found`,
   'adapter-error': event => `${textIn(event, 'task')}  ${textIn(event, 'message')}`,
 };
-
-// The state of a task in its colour.
-function coloured(status: string, { colours }: Look): string {
-  if (status === 'completed') return colours.green(status);
-  if (status === 'failed') return colours.red(status);
-  return status === 'running' ? colours.bold(status) : status;
-}

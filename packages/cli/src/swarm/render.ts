@@ -14,7 +14,13 @@ export function shownState(record: SwarmRecord): object {
 
 /** The tasks of a swarm as a table. */
 export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: Look): string {
-  const rows = tasks.map(task => [task.id, stateIn(task), storiesOf(task), elapsed(task), whatOf(task)]);
+  const rows = tasks.map(task => [
+    task.id,
+    stateIn(task),
+    storiesOf(task),
+    span(elapsedOf(task, look.now)),
+    whatOf(task),
+  ]);
   const count = (status: TaskRecord['status']): number => tasks.filter(task => task.status === status).length;
   const waiting = tasks.filter(({ attention }) => attention === 'needs-review').map(task => task.id);
   const lines = [
@@ -36,7 +42,7 @@ export function renderSwarm({ id, state, tasks, overlaps }: SwarmRecord, look: L
 }
 
 /** The state of a task as a person is shown it. */
-function stateIn({ attention, status }: TaskRecord): string {
+export function stateIn({ attention, status }: TaskRecord): string {
   return status === 'failed' ? status : (attention ?? status);
 }
 
@@ -57,9 +63,28 @@ function storiesOf({ stories }: TaskRecord): string {
   return `${stories.filter(({ status }) => status === 'completed').length}/${stories.length}`;
 }
 
-function elapsed({ elapsedMs, startedAt, status }: TaskRecord): string {
-  const ms = status === 'running' && startedAt !== null ? Date.now() - Date.parse(startedAt) : elapsedMs;
-  return ms === 0 ? '' : `${Math.round(ms / 1000)} s`;
+/** How long the sandboxes of a task have run, in milliseconds. */
+export function elapsedOf({ elapsedMs, updatedAt, status }: TaskRecord, now: number): number {
+  // What it is running for now is added to the time when that has ended.
+  return status === 'running' ? elapsedMs + Math.max(0, now - Date.parse(updatedAt)) : elapsedMs;
+}
+
+/** A time in few letters: `2m05s`; nothing for none. */
+export function span(ms: number): string {
+  if (ms === 0) return '';
+  const seconds = Math.round(ms / 1000);
+  const two = (count: number): string => String(count).padStart(2, '0');
+  if (seconds < 60) return `${seconds}s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}m${two(seconds % 60)}s`;
+  return `${Math.floor(seconds / 3600)}h${two(Math.floor((seconds % 3600) / 60))}m`;
+}
+
+/** Text in the colour of a state. */
+export function coloured(text: string, state: string, { colours }: Look): string {
+  if (state === 'completed') return colours.green(text);
+  if (state === 'failed') return colours.red(text);
+  if (state === 'running') return colours.bold(text);
+  return ['needs-input', 'blocked-by-policy', 'idle', 'needs-review'].includes(state) ? colours.yellow(text) : text;
 }
 
 function whatOf({ status, branch, branchCommit, reason, detail, lastLine }: TaskRecord): string {

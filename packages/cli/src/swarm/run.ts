@@ -38,6 +38,8 @@ export interface RunForm {
 
 const NOT_RUN = 1;
 const GONE = 125;
+// As after SIGINT.
+const INTERRUPTED = 130;
 // The orchestrator writes no more of its failure than what is said of it.
 const NO_CIRCUMSTANCES = { context: {}, correlationId: null, causes: [], exitStatus: GONE };
 
@@ -184,14 +186,22 @@ export async function through(call: Call, store: SwarmStore, id: string, detach:
     );
     return 0;
   }
-  const last = await follow(call, store, id, from).catch(async (error: unknown) => {
-    if (call.interruption.exitStatus !== null)
-      await call.say(
-        `acode: Swarm ${short} goes on: \`acode swarm status --follow\` shows it, \`acode swarm stop\` ends it.\n`,
-      );
+  const { canShowBoard, showBoard } = await import('./board.ts');
+  const last = await (canShowBoard(call) ? showBoard : follow)(call, store, id, from).catch(async (error: unknown) => {
+    if (call.interruption.exitStatus !== null) await sayGoesOn(call, short);
     throw error;
   });
+  if (last === 'left' || last === 'interrupted') {
+    await sayGoesOn(call, short);
+    return last === 'left' ? 0 : INTERRUPTED;
+  }
   return concluded(call, store.read(id), last);
+}
+
+async function sayGoesOn(call: Call, swarm: string): Promise<void> {
+  await call.say(
+    `acode: Swarm ${swarm} goes on: \`acode swarm status --follow\` shows it, \`acode swarm stop\` ends it.\n`,
+  );
 }
 
 async function concluded(

@@ -61,6 +61,18 @@ export interface SandboxInfo {
   readonly labels: Readonly<Record<string, string>>;
 }
 
+/** What a running sandbox uses now. */
+export interface SandboxUsage {
+  /** The sandbox’s UUID. */
+  readonly sandboxId: string;
+  /** The task that it was created for; `run` if the request named none. */
+  readonly taskId: string;
+  /** Memory, in bytes, without the files that the kernel could drop from it at once. */
+  readonly memoryBytes: number;
+  /** CPU time since its start, in milliseconds: two answers show how busy it is. */
+  readonly cpuMs: number;
+}
+
 /** What is on the engine for sandboxes besides themselves. A volume’s id is its name. */
 export interface EngineResource {
   /** A network or a volume. */

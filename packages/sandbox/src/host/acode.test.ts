@@ -60,6 +60,7 @@ describe('Acode.observe', () => {
         'serveSetting',
         'status',
         'trust',
+        'usage',
       ].sort(),
     );
     expect(Object.keys(observer.images)).toEqual(['list', 'isPresent']);

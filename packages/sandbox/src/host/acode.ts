@@ -5,6 +5,7 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { readAllowRoot } from '../policy/config/load.ts';
 import { directoriesOf, homeOf } from '../lifecycle/directories.ts';
+import { isOwn } from '../lifecycle/labels.ts';
 import { auditIn } from '../records/audit/read.ts';
 import type { Audit } from '../contract/audit.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
@@ -18,6 +19,7 @@ import type {
   KpiReport,
   SandboxDetails,
   SandboxInfo,
+  SandboxUsage,
   ServeSetting,
   Status,
   UninstallOptions,
@@ -58,7 +60,7 @@ import { start } from '../run/run.ts';
 import { admitted } from '../run/admission.ts';
 import type { Sandbox } from '../persistent/sandbox.ts';
 import { scanRecord } from '../run/scanning.ts';
-import { sweep } from './sweep.ts';
+import { fewAtOnce, sweep } from './sweep.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 import { poolReport, warmUp } from '../run/warm.ts';
 import { scanJobs, unfinishedScan } from '../workspace/continued-scan.ts';
@@ -67,7 +69,18 @@ import { validateWorkspace } from '../workspace/locate.ts';
 /** A host that can be observed but cannot run commands. */
 export type Observer = Pick<
   Acode,
-  'status' | 'list' | 'inspect' | 'logs' | 'trust' | 'audit' | 'network' | 'doctor' | 'serveSetting' | 'mode' | 'close'
+  | 'status'
+  | 'list'
+  | 'usage'
+  | 'inspect'
+  | 'logs'
+  | 'trust'
+  | 'audit'
+  | 'network'
+  | 'doctor'
+  | 'serveSetting'
+  | 'mode'
+  | 'close'
 > & {
   /** The images of the engine. */
   readonly images: Pick<Images, 'list' | 'isPresent'>;
@@ -213,6 +226,7 @@ export class Acode implements CommandRunner, AsyncDisposable {
     return {
       status: () => acode.status(),
       list: () => acode.list(),
+      usage: () => acode.usage(),
       inspect: reference => acode.inspect(reference),
       logs: acode.logs,
       trust: acode.trust,
@@ -480,6 +494,26 @@ export class Acode implements CommandRunner, AsyncDisposable {
       const leased = await withLeases(this.#host, await (await this.#host.engine()).list(closing));
       const found = await withImageNames(this.#host, leased);
       return found.map(one => (pool?.holds(one.containerId) === true ? { ...one, waiting: true } : one));
+    });
+  }
+
+  /**
+   * What each running sandbox of this user uses now. Those at levels without an engine are not among them.
+   *
+   * @example
+   * for (const { taskId, memoryBytes } of await acode.usage()) console.log(taskId, memoryBytes);
+   */
+  async usage(): Promise<SandboxUsage[]> {
+    this.#assertOpen('usage');
+    return this.#operation('usage', async () => {
+      const { closing, uid } = this.#host;
+      const engine = await this.#host.engine();
+      const running = (await engine.list(closing)).filter(one => one.state === 'running' && isOwn(one, uid));
+      const found = await fewAtOnce(running, async ({ containerId, sandboxId, taskId }) => {
+        const used = await engine.usage(containerId, closing);
+        return used === null ? [] : [{ sandboxId, taskId, ...used }];
+      });
+      return found.flat();
     });
   }
 

@@ -2,7 +2,7 @@
 
 import type { Duplex, Readable } from 'node:stream';
 import type { CacheVolume } from '../contract/caches.ts';
-import type { EngineResource, SandboxDetails, SandboxInfo, Status } from '../contract/host.ts';
+import type { EngineResource, SandboxDetails, SandboxInfo, SandboxUsage, Status } from '../contract/host.ts';
 import type { PullProgress, RegistryLogin } from '../contract/images.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
@@ -143,6 +143,8 @@ export interface EngineBackend extends Backend {
   list(signal: AbortSignal): Promise<SandboxInfo[]>;
   /** One of our sandboxes by name or id, as it is now; null where there is none. */
   inspect(reference: string, signal: AbortSignal): Promise<SandboxDetails | null>;
+  /** What one of our sandboxes uses now; null where it does not run, or the engine does not say. */
+  usage(id: string, signal: AbortSignal): Promise<Pick<SandboxUsage, 'memoryBytes' | 'cpuMs'> | null>;
   /** The engine behind the backend. */
   engine(signal: AbortSignal): Promise<NonNullable<Status['engine']>>;
   remove(id: string, signal: AbortSignal): Promise<void>;

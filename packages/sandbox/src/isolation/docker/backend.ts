@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../../contract/errors.ts';
 import type { CacheVolume } from '../../contract/caches.ts';
-import type { EngineResource, SandboxDetails, SandboxInfo, Status } from '../../contract/host.ts';
+import type { EngineResource, SandboxDetails, SandboxInfo, SandboxUsage, Status } from '../../contract/host.ts';
 import type { Level } from '../../contract/levels.ts';
 import { networkName } from '../../contract/network.ts';
 import type { EffectivePolicy } from '../../contract/policy.ts';
@@ -47,6 +47,7 @@ import {
   type RequestBuilder,
 } from './resources/creation.ts';
 import { diagnoseEngine, engineStatus, rootDirectoryIn, sandboxDetails, sandboxInfo } from './info.ts';
+import { usageNow } from './execution/execution.ts';
 import { DirectContainer, WaitingContainer } from './execution/waiting.ts';
 import { EngineError, isNotFound } from './engine/protocol.ts';
 import type { Engine, EngineInfo } from './engine/index.ts';
@@ -84,6 +85,7 @@ export interface DockerBackendOptions extends CreationOptions {
 }
 
 const CALL_MS = 10_000;
+const USAGE_MS = 3000;
 const INFO_MS = 4000;
 const MAX_LIFE_MS = 25 * 3600 * 1000;
 const SHELL = WAITING_COMMAND[0] ?? '/bin/sh';
@@ -238,6 +240,16 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
       return isManaged(details.Config.Labels) ? sandboxDetails(details) : null;
     } catch (error) {
       if (isNotFound(error)) return null;
+      throw engineFailure(error, signal);
+    }
+  }
+
+  async usage(id: string, signal: AbortSignal): Promise<Pick<SandboxUsage, 'memoryBytes' | 'cpuMs'> | null> {
+    try {
+      return usageNow(await this.#engine.containers.stats(id, { signal, deadlineMs: USAGE_MS }));
+    } catch (error) {
+      // It may end at any moment.
+      if (error instanceof EngineError) return null;
       throw engineFailure(error, signal);
     }
   }

@@ -340,6 +340,17 @@ export function usageOf(stats: ContainerStats): Usage | null {
   };
 }
 
+/** What a container uses at the moment of one sample; null if its control group no longer exists. */
+export function usageNow(stats: ContainerStats): { memoryBytes: number; cpuMs: number } | null {
+  const memory = stats.memory_stats ?? {};
+  const used = numberAt(memory, 'usage');
+  const cpu = numberAt(stats.cpu_stats ?? {}, 'cpu_usage', 'total_usage');
+  if (used === undefined || cpu === undefined) return null;
+  // The first is the name of control groups 1, the second that of 2.
+  const cached = numberAt(memory, 'stats', 'total_inactive_file') ?? numberAt(memory, 'stats', 'inactive_file') ?? 0;
+  return { memoryBytes: Math.max(0, used - cached), cpuMs: cpu / 1e6 };
+}
+
 function trafficOf({ networks }: ContainerStats): Pick<Usage, 'rxBytes' | 'txBytes'> {
   const interfaces = Object.values(networks ?? {});
   if (interfaces.length === 0) return {};
