@@ -375,8 +375,9 @@ export class Orchestrator {
 
   // Returns whether to try once more.
   async #ended(id: string, end: AttemptEnd, stop: AbortSignal): Promise<boolean> {
-    if (end.kind === 'completion' && (stop.aborted || end.message.payload.status !== 'stopped')) {
-      await this.#completed(id, end.message);
+    const status = end.kind === 'completion' ? statusOf(end, stop.aborted) : null;
+    if (end.kind === 'completion' && status !== null) {
+      await this.#completed(id, end.message, status);
       return false;
     }
     const failure = stop.aborted ? null : failureOf(end);
@@ -392,7 +393,7 @@ export class Orchestrator {
     if (end.kind === 'silent') {
       const [found] = await reconcile({ acode, sandboxes: this.#sandboxes, record: this.#record, only: id, signal });
       if (found?.completion) {
-        await this.#completed(id, found.completion);
+        await this.#completed(id, found.completion, found.completion.payload.status);
         return false;
       }
       if (end.result.exitCode === 127)
@@ -408,8 +409,8 @@ export class Orchestrator {
     return !signal.aborted && !stop.aborted;
   }
 
-  async #completed(id: string, message: Completion): Promise<void> {
-    const { status, errors } = message.payload;
+  async #completed(id: string, message: Completion, status: Completion['payload']['status']): Promise<void> {
+    const { errors } = message.payload;
     const question = this.#questions.get(id);
     this.#questions.delete(id);
     if (status === 'completed') await this.#complete(id, message);
@@ -619,6 +620,20 @@ export class Orchestrator {
     });
     return { ok: true, detail: 'pending' };
   }
+}
+
+/**
+ * How a task ended that had its last word; null where something else ended it. A signal reaches its agent and its adapter at once:
+ * an adapter that sees the end of its agent first calls that a failure.
+ */
+export function statusOf(
+  { message, result }: Extract<AttemptEnd, { kind: 'completion' }>,
+  isStopped: boolean,
+): Completion['payload']['status'] | null {
+  const { status } = message.payload;
+  if (status === 'completed') return status;
+  if (isStopped) return 'stopped';
+  return status === 'failed' && !result.timedOut ? status : null;
 }
 
 // Null for what may pass. At its time limit, or asked by a process of the task, an adapter stops as it does for a person.

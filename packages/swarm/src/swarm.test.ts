@@ -10,6 +10,7 @@ import { Journal } from './adapter/journal.ts';
 import { limitsFrom, planSwarm } from './plan.ts';
 import type { SwarmOptions } from './plan.ts';
 import type { Completion } from './protocol.ts';
+import { statusOf } from './orchestrator.ts';
 import { findingOf } from './reconcile.ts';
 import { TASK_STATUSES, mayBecome, overlapsOf, stateCopySchema } from './record.ts';
 import { SwarmStore, taskIn } from './store.ts';
@@ -33,6 +34,26 @@ const codeOf = (work: () => unknown): unknown => {
     return typeof error === 'object' && error !== null && 'code' in error ? error.code : error;
   }
 };
+
+describe('the last word of a task', () => {
+  it('is no failure of its agent where its time or a person ended it', () => {
+    const end = (status: Completion['payload']['status'], timedOut: boolean) =>
+      ({ kind: 'completion', message: { payload: { status } }, result: { timedOut } }) as Parameters<
+        typeof statusOf
+      >[0];
+    const rows = [
+      ['failed', false, false, 'failed'],
+      ['failed', true, false, null],
+      ['failed', false, true, 'stopped'],
+      ['stopped', true, false, null],
+      ['stopped', false, true, 'stopped'],
+      ['completed', true, true, 'completed'],
+    ] as const;
+    expect(rows.map(([status, timedOut, isStopped]) => statusOf(end(status, timedOut), isStopped))).toEqual(
+      rows.map(([, , , expected]) => expected),
+    );
+  });
+});
 
 describe('the plan of a swarm', () => {
   it('gives each task a branch, a fork and limits of its own, at most what the user allows', () => {
