@@ -17,8 +17,10 @@ const SIZES = { logBytes: 8 * 1024 ** 2, blobBytes: 8 * 1024 ** 2 };
 const CALL_MS = 60_000;
 const SLOTS = 16;
 
+const [TASKS, STATES] = ['ACODE_TASKS', 'KV_acode_task'] as const;
+
 /** The streams of a fleet that keep what may not be lost. */
-export const STREAMS = ['ACODE_TASKS', 'KV_acode_task', 'KV_acode_lease'] as const;
+export const STREAMS = [TASKS, STATES, 'KV_acode_lease'] as const;
 
 /** A container engine for real tasks. */
 export interface RealEngine {
@@ -38,6 +40,9 @@ export interface FleetSettings {
   readonly slots?: number;
   readonly realSlots?: number;
   readonly warm?: number;
+  /** How many workers of tasks that do nothing each host has. */
+  readonly fakeWorkers?: number;
+  readonly logBytes?: number;
 }
 
 /** A fleet with everything that it needs, on this machine. */
@@ -50,6 +55,7 @@ export class TestFleet implements AsyncDisposable {
   readonly #clients: Fleet[] = [];
   readonly #keys = makeKeys();
   readonly #settings: FleetSettings;
+  readonly #sizes: { readonly logBytes: number; readonly blobBytes: number };
 
   private constructor(
     settings: FleetSettings,
@@ -58,6 +64,7 @@ export class TestFleet implements AsyncDisposable {
     disks: Disk[],
   ) {
     this.#settings = settings;
+    this.#sizes = { ...SIZES, ...(settings.logBytes === undefined ? {} : { logBytes: settings.logBytes }) };
     this.nats = nats;
     this.postgres = postgres;
     this.#disks = disks;
@@ -93,7 +100,7 @@ export class TestFleet implements AsyncDisposable {
   /** A client of the fleet, with a connection of its own. */
   async client(): Promise<Fleet> {
     const engine = this.nats
-      ? await NatsEngine.open({ ...SIZES, fleet: FLEET, servers: this.nats.urls, monitors: this.nats.monitors })
+      ? await NatsEngine.open({ ...this.#sizes, fleet: FLEET, servers: this.nats.urls, monitors: this.nats.monitors })
       : await PostgresEngine.open({ fleet: FLEET, url: this.postgres?.url ?? '' });
     const fleet = await Fleet.open({ engine, tenant: TENANT, keys: this.#keys });
     this.#clients.push(fleet);
@@ -154,6 +161,16 @@ export class TestFleet implements AsyncDisposable {
     return null;
   }
 
+  /** How many durable writes there were so far: tasks and states that were stored, and tasks that were removed. */
+  async writes(): Promise<number> {
+    let sum = 0;
+    for (const stream of this.nats ? [TASKS, STATES] : []) {
+      const { last_seq, messages } = JSON.parse(await this.ask(`$JS.API.STREAM.INFO.${stream}`)).state;
+      sum += stream === TASKS ? 2 * last_seq - messages : last_seq;
+    }
+    return sum;
+  }
+
   /** Asks the servers for something that the product never does. */
   async ask(subject: string, body = ''): Promise<string> {
     const connection = await connect({ servers: this.nats?.urls ?? [], reconnect: false });
@@ -190,13 +207,13 @@ export class TestFleet implements AsyncDisposable {
     const address = (proxied: readonly number[]): object =>
       this.nats
         ? {
-            ...SIZES,
+            ...this.#sizes,
             fleet: FLEET,
             servers: proxied.map(port => `nats://127.0.0.1:${port}`),
             monitors: this.nats.monitors,
           }
         : { fleet: FLEET, url: (this.postgres?.url ?? '').replace(/:\d+\//, `:${proxied[0]}/`) };
-    const { real, label, slots = SLOTS, realSlots = 2, warm = 1 } = this.#settings;
+    const { real, label, slots = SLOTS, realSlots = 2, warm = 1, fakeWorkers = 1 } = this.#settings;
     const file = (pool: string, most: number, image: string): object => ({
       engine: { postgres: { url: 'postgres://nowhere' } },
       pool,
@@ -207,13 +224,17 @@ export class TestFleet implements AsyncDisposable {
       socket: real?.socket ?? null,
       sandbox: { containers: { labels: { 'com.example.fleet': label } } },
     });
-    const places = (at: string, pool: string): { root: string; runtime: string } => {
-      const [root, runtime] = [join(at, pool), join(at, `${pool[0]}`)];
+    const places = (at: string, place: string): { root: string; runtime: string } => {
+      const [root, runtime] = [join(at, place), join(at, `${place[0]}`)];
       mkdirSync(root, { recursive: true });
       return { root, runtime };
     };
     return new Host(name, this.directory, address, at => [
-      { file: file('nothing', slots, 'none'), ...places(at, 'nothing'), isFake: true },
+      ...Array.from({ length: fakeWorkers }, (_, number) => ({
+        file: file('nothing', slots, 'none'),
+        ...places(at, `nothing-${number}`),
+        isFake: true,
+      })),
       ...(real ? [{ file: file('real', realSlots, real.image), ...places(at, 'real'), isFake: false }] : []),
     ]);
   }

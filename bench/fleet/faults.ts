@@ -1,19 +1,14 @@
 // `npm run fleet:faults`: faults of servers and workers under load. No task may be lost, none may end twice, no sandbox may be left.
 // Usage: [--only NAME[,NAME]] [--tasks N] [--real N] [--rounds N] [--socket PATH --image REFERENCE] [--no-real] [--write] [--list]
 
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
-import { parseArgs } from 'node:util';
 import { STREAMS, TestFleet, flipBit, truncate } from './cluster.ts';
 import type { FleetSettings, RealEngine } from './cluster.ts';
 import { containersWith, pause } from './hosts.ts';
 import { Load, verdictOf } from './load.ts';
 import type { Verdict } from './load.ts';
+import { engineOf, fail, optionsOf, print } from './told.ts';
 
-const ENGINES = '/run/acode-engines/engines.json';
-const PAGE = 'docs/results/fleet.md';
-const TITLE = 'Fleet: faults and figures';
 const FEW = { tasks: 2000, real: 50 };
 const MANY = { tasks: 10_000, real: 300 };
 const DEADLINE_MS = 15 * 60_000;
@@ -31,20 +26,14 @@ const PAST_LEASE_MS = 20_000;
 const TASKS_STREAM = STREAMS[0];
 const STATES_STREAM = STREAMS[1];
 
-const { values } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    tasks: { type: 'string' },
-    real: { type: 'string' },
-    rounds: { type: 'string' },
-    socket: { type: 'string' },
-    image: { type: 'string' },
-    'no-real': { type: 'boolean' },
-    write: { type: 'boolean' },
-    commit: { type: 'string' },
-    list: { type: 'boolean' },
-    verbose: { type: 'boolean' },
-  },
+const { values } = optionsOf({
+  only: { type: 'string' },
+  tasks: { type: 'string' },
+  real: { type: 'string' },
+  rounds: { type: 'string' },
+  'no-real': { type: 'boolean' },
+  list: { type: 'boolean' },
+  verbose: { type: 'boolean' },
 });
 
 /** One fault: what is done to the fleet, once or a few times in the middle of a load. */
@@ -421,29 +410,6 @@ function figuresOf({ tasks, real, verdict, stalls, slowestMs, left, perSecond }:
   ].join(', ');
 }
 
-function fail(message: string): never {
-  throw new Error(message);
-}
-
-// The tree may be another user’s.
-function commitOf(): string {
-  const words = ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'];
-  return values.write ? execFileSync('git', words, { encoding: 'utf8' }).trim() : '';
-}
-
-function realEngine(): RealEngine | null {
-  const { socket, image, 'no-real': without } = values;
-  if (without) return null;
-  if (socket !== undefined) return { socket, image: image ?? fail('--image is missing') };
-  if (!existsSync(ENGINES)) return fail('no container engine: --socket PATH --image REFERENCE, or --no-real');
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion
-  const { engines, images } = JSON.parse(readFileSync(ENGINES, 'utf8')) as {
-    engines: { socket: string }[];
-    images: { busybox: string };
-  };
-  return { socket: engines.at(-1)?.socket ?? fail('no engine is up'), image: images.busybox };
-}
-
 function amountOf({ many = false, rounds = 1 }: Fault): Amount {
   const { tasks, real } = many ? MANY : FEW;
   return {
@@ -453,13 +419,10 @@ function amountOf({ many = false, rounds = 1 }: Fault): Amount {
   };
 }
 
-function told(row: Row, commit: string): boolean {
+function told(row: Row): boolean {
   const isOk = isRight(row);
-  const took = `${Math.round(row.tookMs / 1000)} s`;
-  console.log(`${row.name}: ${isOk ? 'ok' : 'FAILED'} (${took})\nFIGURE ${figuresOf(row)}`);
+  print({ name: row.name, figures: figuresOf(row), isOk, tookMs: row.tookMs }, values);
   for (const problem of row.problems) console.log(`  ${problem}`);
-  const line = `| ${row.name} | ${isOk ? 'ok' : '**failed**'} | ${figuresOf(row)} | ${took} | ${commit} |\n`;
-  if (values.write) execFileSync(process.execPath, ['.ci/results.mjs', PAGE, TITLE], { input: line });
   return isOk;
 }
 
@@ -472,10 +435,9 @@ async function main(): Promise<boolean> {
     return true;
   }
   if (process.getuid?.() === 0) fail('acode never runs as root; use `.ci/engines/as-user -- npm run fleet:faults`');
-  const engine = realEngine();
-  const commit = values.commit ?? commitOf();
+  const engine = values['no-real'] ? null : engineOf(values);
   let isWell = true;
-  for (const fault of wanted) isWell = told(await shown(fault, amountOf(fault), engine), commit) && isWell;
+  for (const fault of wanted) isWell = told(await shown(fault, amountOf(fault), engine)) && isWell;
   return isWell;
 }
 

@@ -9,14 +9,24 @@ const { name, address, workers } = JSON.parse(process.argv[2] ?? '{}');
 
 const open = () => ('url' in address ? PostgresEngine.open(address) : NatsEngine.open(address));
 
+const TICK_MS = 50;
+
 /**
- * A command `['nothing', '200']` takes 200 ms and does nothing.
+ * A command `['nothing', '200']` takes 200 ms and does nothing; `['prints', '1000', '5']` prints 1,000 bytes a second for five seconds.
  *
  * @param {Parameters<Run>[0]} task
  * @returns {ReturnType<Run>}
  */
-async function nothing({ id, command, signal }) {
-  const ms = Number(command[1] ?? 0);
+async function nothing({ id, command, signal, onOutput }) {
+  if (command[0] === 'prints') {
+    const bytes = (Number(command[1]) * TICK_MS) / 1000;
+    const began = performance.now();
+    for (let tick = 1; tick <= (Number(command[2]) * 1000) / TICK_MS && !signal.aborted; tick += 1) {
+      onOutput(1, Buffer.alloc(bytes, `${tick}\n`));
+      await new Promise(resolve => void setTimeout(resolve, began + tick * TICK_MS - performance.now()));
+    }
+  }
+  const ms = command[0] === 'nothing' ? Number(command[1] ?? 0) : 0;
   if (ms > 0)
     await new Promise(resolve => {
       const timer = setTimeout(resolve, ms);
