@@ -21,7 +21,7 @@ export const AGENT_ERRORS = defineErrors({
     hint: c =>
       c.others.length === 0
         ? 'Use another agent: `acode agent list` shows which there are.'
-        : `Name an image for ${c.others.join(' or ')} with --image, such as node:20-slim in place of node:20-alpine.`,
+        : `Name an image for ${c.others.join(' or ')} with --image, such as node:20-bookworm in place of node:20-alpine.`,
     exit: 125,
     example: {
       agent: 'gemini',
@@ -78,6 +78,14 @@ export const AGENT_ERRORS = defineErrors({
     hint: c => `\`acode agent show ${c.agent}\` shows what it has.`,
     exit: 2,
     example: { agent: 'aider', what: 'go on with an earlier session' },
+  }),
+  'ACODE-AGT-008': errorEntry<{ agent: string; image: string; shells: readonly string[] }>({
+    title: 'the image has no shell that the agent can use',
+    message: c => `${c.agent} runs its commands with ${c.shells.join(' or ')}, and the image ${c.image} has none.`,
+    hint: () =>
+      'Name an image that has it with --image, such as node:20-bookworm in place of node:20-alpine; or add it to yours: `apk add bash`.',
+    exit: 125,
+    example: { agent: 'claude', image: 'node:20-alpine', shells: ['bash', 'zsh'] },
   }),
 });
 

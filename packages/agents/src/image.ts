@@ -1,4 +1,4 @@
-// What an image has: which C library, and whether git is there. Asked in a sandbox without a network, once for each image.
+// What an image has: which C library, which shells, and whether git is there. Asked in a sandbox without a network, once for each image.
 
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +10,12 @@ import * as z from 'zod';
 export interface ImageTraits {
   readonly libc: 'glibc' | 'musl';
   readonly git: boolean;
+  /** Those of bash and zsh that it has. */
+  readonly shells: readonly Shell[];
 }
+
+type Shell = (typeof SHELLS)[number];
+const SHELLS = ['bash', 'zsh'] as const;
 
 /** An image, as it will be used. */
 export interface AgentImage extends ImageTraits {
@@ -19,13 +24,18 @@ export interface AgentImage extends ImageTraits {
   readonly workspace: string;
 }
 
-const traitsSchema = z.object({ libc: z.enum(['glibc', 'musl']), git: z.boolean() });
+const traitsSchema = z.object({
+  libc: z.enum(['glibc', 'musl']),
+  git: z.boolean(),
+  shells: z.array(z.enum(SHELLS)),
+});
 const rememberedSchema = z.record(z.string(), traitsSchema);
 const MAX_REMEMBERED = 64;
+const PROBE_BYTES = 256 * 1024 ** 2;
 
 // Both C libraries have their loader at a fixed place.
 const PROBE =
-  'for loader in /lib/ld-musl-*; do [ -e "$loader" ] && echo libc=musl; done; if command -v git >/dev/null 2>&1; then echo git=yes; fi; :';
+  'for loader in /lib/ld-musl-*; do [ -e "$loader" ] && echo libc=musl; done; for program in git bash zsh; do command -v $program >/dev/null 2>&1 && echo $program=yes; done; :';
 
 /** Finds out what the image of a policy has. A first run of an image takes the time of a short command. */
 export async function imageOf(
@@ -33,13 +43,13 @@ export async function imageOf(
   policy: PolicyFields,
   { env, signal }: { readonly env: Readonly<Record<string, string | undefined>>; readonly signal: AbortSignal },
 ): Promise<AgentImage> {
-  const { image, pull, level, runtime, askedBy } = policy;
+  const { profile, image, pull, level, runtime, askedBy } = policy;
   const about = Object.fromEntries(
-    Object.entries({ image, pull, level, runtime, askedBy }).filter(([, value]) => value !== undefined),
+    Object.entries({ profile, image, pull, level, runtime, askedBy }).filter(([, value]) => value !== undefined),
   );
   const probe = policyFrom({
     ...about,
-    profile: 'exec',
+    limits: { memoryBytes: PROBE_BYTES },
     network: 'none',
     workspace: 'readonly',
     services: {},
@@ -58,6 +68,7 @@ export async function imageOf(
   const traits: ImageTraits = {
     libc: result.stdout.includes('libc=musl') ? 'musl' : 'glibc',
     git: result.stdout.includes('git=yes'),
+    shells: SHELLS.filter(shell => result.stdout.includes(`${shell}=yes`)),
   };
   const { reference, digest: id } = result.image ?? { reference: '', digest: '' };
   if (id !== '') await remember(file, { ...known, [id]: traits });

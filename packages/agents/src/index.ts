@@ -6,6 +6,7 @@ export type { LeftOut } from './copied.ts';
 export { AGENT_ERRORS } from './errors.ts';
 export { PRESETS, agentCalled, agentOrProgram, agentsFile, knownAgents } from './known.ts';
 export type { KnownAgent } from './known.ts';
+export { isNear } from './near.ts';
 export { presetSchema } from './preset.ts';
 export type { AgentPreset, ProgramPackage } from './preset.ts';
 export { addProgram, hasProgram, platformText, platformsOf } from './program.ts';

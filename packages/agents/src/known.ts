@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { parseDocument } from 'yaml';
 import * as z from 'zod';
 import { agentError } from './errors.ts';
+import { isNear } from './near.ts';
 import { changedPresetSchema, presetSchema } from './preset.ts';
 import type { AgentPreset, ChangedPreset } from './preset.ts';
 import { claude } from './presets/claude.ts';
@@ -82,16 +83,6 @@ function plainAgent(program: string): AgentPreset {
     command: [program],
     start: { terminal: ['{arguments}'], prompt: ['{arguments}', '{prompt}'] },
   };
-}
-
-/** Whether one name was probably meant by another: it differs by one letter, or by two that changed places. */
-export function isNear(name: string, typed: string): boolean {
-  if (name === typed || Math.abs(name.length - typed.length) > 1) return name === typed;
-  let at = 0;
-  while (at < name.length && name[at] === typed[at]) at += 1;
-  const [rest, other] = [name.slice(at), typed.slice(at)];
-  const swapped = `${rest[1] ?? ''}${rest[0] ?? ''}${rest.slice(2)}`;
-  return rest.slice(1) === other || rest === other.slice(1) || rest.slice(1) === other.slice(1) || swapped === other;
 }
 
 async function changesIn(file: string): Promise<Readonly<Record<string, ChangedPreset>>> {

@@ -39,6 +39,11 @@ export const presetSchema = z.strictObject({
       path: z.array(z.string()).optional(),
     })
     .optional(),
+  /** Shells that it runs commands with: the image has to have one of them. Absent where any shell will do. */
+  shells: z
+    .array(z.enum(['bash', 'zsh']))
+    .min(1)
+    .optional(),
   /** The program and the arguments that it always has. */
   command: z.array(z.string()).min(1),
   /**

@@ -89,6 +89,7 @@ export async function agentTask(acode: Acode, preset: AgentPreset, options: Agen
   const startArguments = argumentsOf(preset, options);
   const network = await networkOf(preset, options, env);
   const image = await imageOf(acode, wanted, { env, signal });
+  refuseWithoutShell(preset, image);
   const added = await addProgram(acode, preset, {
     platform: { arch: process.arch, libc: image.libc },
     image: image.reference,
@@ -128,6 +129,12 @@ export async function agentTask(acode: Acode, preset: AgentPreset, options: Agen
     image,
     leftOut: copied.leftOut,
   };
+}
+
+// Claude Code would start, run none of its commands, and end with 0.
+function refuseWithoutShell({ name, shells }: AgentPreset, image: AgentImage): void {
+  if (shells === undefined || shells.some(shell => image.shells.includes(shell))) return;
+  throw agentError('ACODE-AGT-008', { agent: name, image: image.reference, shells });
 }
 
 function stateOf({ name }: AgentPreset, { state = name, fresh = false }: AgentOptions): StateRequest | null {

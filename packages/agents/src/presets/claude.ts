@@ -34,6 +34,7 @@ export const claude: AgentPreset = {
         'sha512-IB793mtG7aA1m4WxwQabigUD4sHDEcXu9lRltZITLQCPzBdGFlWINxdSCnk9TVWAv0Bb5eyirxyPI9WMER0wiA==',
     },
   },
+  shells: ['bash', 'zsh'],
   command: ['{program}/bin/claude'],
   start: {
     terminal: ['--dangerously-skip-permissions', '{arguments}'],

@@ -46,6 +46,7 @@ export const gemini: AgentPreset = {
         'sha512-FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
     },
   },
+  shells: ['bash'],
   command: ['{program}/bin/node', '{program}/gemini/bundle/gemini.js'],
   start: {
     terminal: ['--yolo', '{arguments}'],

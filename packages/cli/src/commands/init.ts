@@ -15,10 +15,6 @@ The file is your own, with comments; nothing in it loosens anything. One that ex
 Exit status: 0 if the checks of acode doctor pass, 1 if one fails, 2 usage.`,
     )
     .action(({ yes }, command) =>
-      perform(command, async call => {
-        const agent = command.parent?.commands.find(one => one.name() === 'agent');
-        const offersAgents = (agent?.registeredArguments.length ?? 0) > 0;
-        return (await import('../init/init.ts')).init(call, yes === true, offersAgents);
-      }),
+      perform(command, async call => (await import('../init/init.ts')).init(call, yes === true)),
     );
 }

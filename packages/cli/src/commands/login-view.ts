@@ -3,6 +3,7 @@
 import { createInterface } from 'node:readline';
 import type { LoginAttempt, LoginDefinition, LoginInfo, LogoutReport } from '@acode/sandbox';
 import type { Call } from '../call.ts';
+import { configurationOf } from './config-actions.ts';
 import { UsageError } from '../failure/usage.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
@@ -29,10 +30,20 @@ export async function logIn(call: Call, name: string | undefined): Promise<numbe
 
 // An agent’s preset may have the server, for a name that the user’s configuration has not.
 async function serverOf(call: Call, name: string): Promise<{ readonly server?: LoginDefinition }> {
-  const { knownAgents, loginServerOf } = await import('@acode/agents');
-  const found = (await knownAgents(call.io.env)).find(({ preset }) => preset.name === name);
-  const server = found ? loginServerOf(found.preset) : null;
-  return server ? { server } : {};
+  const { isNear, knownAgents, loginServerOf } = await import('@acode/agents');
+  const all = (await knownAgents(call.io.env)).map(({ preset }) => preset);
+  const found = all.find(preset => preset.name === name);
+  const server = found ? loginServerOf(found) : null;
+  if (server) return { server };
+  const meant = found ? undefined : all.find(preset => isNear(preset.name, name) && loginServerOf(preset) !== null);
+  if (meant && !(await isConfigured(call, name)))
+    throw new UsageError(`There is no login ${oneLine(name)}.`, `Did you mean \`acode login ${meant.name}\`?`);
+  return {};
+}
+
+async function isConfigured(call: Call, name: string): Promise<boolean> {
+  const values = await (await configurationOf(call)).get();
+  return values.some(({ key }) => key.startsWith(`sandbox.network.logins.${name}.`));
 }
 
 // By the browser, or by what the user pastes, whichever comes first.

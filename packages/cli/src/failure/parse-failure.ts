@@ -1,5 +1,6 @@
 // Parse failures: errors of the command line parser as usage errors with the correct form.
 
+import { isNear } from '@acode/agents';
 import type { CommanderError } from '@commander-js/extra-typings';
 import { EXAMPLES } from '../examples.ts';
 import { UsageError } from './usage.ts';
@@ -74,10 +75,23 @@ export function usageErrorFor(complaint: CommanderError, about: Complained): Usa
   const [what = '', expected] = first.split(/(?<= is invalid(?: for argument '[^']*')?)\. /, 2);
   return new UsageError(
     sentence(what),
-    [expected, suggestion, expected === undefined && suggestion === '' ? seeHelp : undefined]
+    [
+      choiceMeant(what, expected),
+      expected,
+      suggestion,
+      expected === undefined && suggestion === '' ? seeHelp : undefined,
+    ]
       .filter(part => part !== undefined && part !== '')
       .join(' '),
   );
+}
+
+// `Allowed choices are claude, codex.`, for a value that is near one of them.
+function choiceMeant(what: string, expected = ''): string | undefined {
+  const [, value = ''] = /'([^']*)' is invalid/.exec(what) ?? [];
+  const [, choices] = /^Allowed choices are (.*)\.$/.exec(expected) ?? [];
+  const meant = choices?.split(', ').find(one => isNear(one, value));
+  return meant === undefined ? undefined : `Did you mean ${meant}?`;
 }
 
 // What is missing is best shown by an example that has it.
@@ -85,6 +99,8 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
+  if (code === 'commander.excessArguments' && called === 'acode mcp')
+    return 'Another MCP server in a sandbox: `acode mcp wrap -- <program> [arguments…]`.';
   if (code === 'commander.conflictingOption') return 'Leave one of the two out.';
   const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
   if (/^--gpus?$/.test(unknown)) return NO_GPU;

@@ -8,6 +8,7 @@ import { NOBODY_TO_ASK, consentFor } from '../consent.ts';
 import { UsageError } from '../failure/usage.ts';
 import { canAsk } from '../terminal/ask.ts';
 import { oneLine } from '../terminal/text.ts';
+import { fitted, hanging, proseWidth } from '../terminal/wrap.ts';
 import type { Place } from '../workspace.ts';
 import { HOOKED } from './agents.ts';
 import type { Hooked } from './agents.ts';
@@ -74,7 +75,7 @@ export async function install(call: Call, agent: Hooked, yes: boolean): Promise<
     return 1;
   }
   const change = await installHook(installing(call, agent));
-  await call.print('acode.hook/1', change, () => `${changeText(change)}${NEXT[agent]}`);
+  await call.print('acode.hook/1', change, look => fitted(`${changeText(change)}${NEXT[agent]}`, look));
   return 0;
 }
 
@@ -110,7 +111,7 @@ const NEXT: Readonly<Record<Hooked, string>> = {
 /** Removes the hook of an agent. */
 export async function remove(call: Call, agent: Hooked): Promise<number> {
   const change = await removeHook(installing(call, agent));
-  await call.print('acode.hook/1', change, () => changeText(change));
+  await call.print('acode.hook/1', change, look => fitted(changeText(change), look));
   return 0;
 }
 
@@ -138,18 +139,23 @@ export async function status(call: Call, named: Hooked | undefined): Promise<num
       return { ...found, faults };
     }),
   );
-  await call.print('acode.hook-status/1', { items }, ({ colours: { bold } }) =>
-    items
-      .flatMap(({ agent, state, file, outside, faults }) => [
-        `${bold(agent.padEnd(10))}${STATES[state]}${state === 'none' ? '' : ` in ${oneLine(file)}`}`,
-        ...(state === 'none' ? [] : [`  stays outside: ${outside}`]),
-        ...faults.map(fault => `  fault: ${oneLine(fault)}`),
-      ])
-      .concat('A hook keeps an honest agent’s commands inside. Against a hostile repository use `acode agent`.', '')
-      .join('\n'),
-  );
+  await call.print('acode.hook-status/1', { items }, look => {
+    const width = proseWidth(look);
+    const lines = items.flatMap(({ agent, state, file, outside, faults }) => [
+      hanging(
+        look.colours.bold(agent.padEnd(10)),
+        `${STATES[state]}${state === 'none' ? '' : ` in ${oneLine(file)}`}`,
+        width,
+      ),
+      ...(state === 'none' ? [] : [hanging('  stays outside: ', outside, width, '    ')]),
+      ...faults.map(fault => hanging('  fault: ', oneLine(fault), width, '    ')),
+    ]);
+    return [...lines, fitted(HONEST, look), ''].join('\n');
+  });
   return items.some(({ faults }) => faults.length > 0) ? 1 : 0;
 }
+
+const HONEST = 'A hook keeps an honest agent’s commands inside. Against a hostile repository use `acode agent`.';
 
 const STATES = { none: 'no hook', whole: 'hook installed', faulty: 'hook NOT in force' } as const;
 

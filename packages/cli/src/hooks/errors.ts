@@ -7,7 +7,8 @@ export const HOOK_ERRORS = defineErrors({
   'ACODE-HOK-001': errorEntry<{ agent: string; reason: string }>({
     title: 'the agent’s program is missing',
     message: c => `${c.agent} cannot be started: ${c.reason}.`,
-    hint: c => `Install ${c.agent}, or name its program: acode hook exec ${c.agent} --program <file>.`,
+    hint: c =>
+      `Install ${c.agent}, or name its program: acode hook exec ${c.agent} --program <file>. \`acode agent ${c.agent}\` needs none: it downloads one.`,
     exit: 127,
     example: { agent: 'claude', reason: 'no directory of PATH has a program of that name' },
   }),

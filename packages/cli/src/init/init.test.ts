@@ -74,7 +74,7 @@ describe('acode init', () => {
     expect(stdout).toContain(`✔ created ${file}`);
     expect(stdout).toMatch(/✘ Engine reachable[^]*failed \(\d+ ms\)/);
     expect(stdout).toMatch(
-      /Try, once[^]*\n {2}acode run --network allow=npm:install -- npm install\n[^]*\n {2}acode run --fork [^]*\n {2}acode mcp /,
+      /Try, once[^]*\n {2}acode run --network allow=npm:install -- npm install\n[^]*\n {2}acode run --fork [^]*\n {2}acode agent claude\n.*first: export ANTHROPIC_API_KEY=…/,
     );
     // The doctor’s.
     expect(status).toBe(1);
@@ -87,6 +87,13 @@ describe('acode init', () => {
     expect(existsSync(file)).toBe(false);
     expect(stdout).toContain('Nothing was written. acode works without a file.');
     expect(stdout).toContain('Engine reachable');
+  });
+
+  it('shows an agent whose key is there, and acode downloads it', async () => {
+    const env = { PATH: join(top, 'bin'), OPENAI_API_KEY: 'x' };
+    const { stdout } = await call(['init', '--yes'], { cwd: () => project, env });
+    expect(stdout).toMatch(/Agents +none in your PATH: acode agent downloads one/);
+    expect(stdout).toMatch(/acode agent codex\n +the whole agent in a sandbox, on a copy\n/);
   });
 
   it('never changes a file that exists, valid or not', async () => {
@@ -122,7 +129,7 @@ describe('acode init', () => {
       file,
       outcome: 'created',
       doctor: { ok: false },
-      next: [{ type: 'acode test' }, {}, { type: expect.stringMatching(/^acode (?:agent|hook install) claude$/) }],
+      next: [{ type: 'acode test' }, {}, { type: 'acode agent claude' }],
     });
   });
 });

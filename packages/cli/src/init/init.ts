@@ -1,5 +1,6 @@
 // First steps on a machine: what is here, a configuration file to begin with, the doctor, and what to try.
 
+import { PRESETS } from '@acode/agents';
 import type { DoctorReport, Status } from '@acode/sandbox';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -34,12 +35,8 @@ interface Found {
 
 type Outcome = 'created' | 'exists' | 'declined';
 
-/**
- * Sets acode up for the user, and returns the exit status.
- *
- * @param offersAgents whether acode runs whole agents
- */
-export async function init(call: Call, yes: boolean, offersAgents: boolean): Promise<number> {
+/** Sets acode up for the user, and returns the exit status. */
+export async function init(call: Call, yes: boolean): Promise<number> {
   const { Acode } = await import('@acode/sandbox');
   const configuration = await configurationOf(call);
   const { file, exists } = await ownFile(configuration);
@@ -65,7 +62,7 @@ export async function init(call: Call, yes: boolean, offersAgents: boolean): Pro
   await say(call, look => renderOutcome(outcome, file, look));
 
   const doctor = await call.progress.during('Checking this machine…', Acode.examine(options));
-  const next = suggestions(found, offersAgents);
+  const next = suggestions(found, call.io.env);
   if (call.options.json) await call.printJson('acode.init/1', { ...about(found), file, outcome, doctor, next });
   await say(call, look => `${renderDoctor(doctor, look)}${renderNext(next, doctor, look)}`);
   return doctor.ok ? 0 : 1;
@@ -111,8 +108,8 @@ async function offered(
   return 'created';
 }
 
-function suggestions({ project, agents }: Found, offersAgents: boolean): readonly Suggestion[] {
-  return [first(project), second(), third(agents[0], offersAgents)];
+function suggestions({ project, agents }: Found, env: Call['io']['env']): readonly Suggestion[] {
+  return [first(project), second(), third(agents, env)];
 }
 
 function first(project: Project | null): Suggestion {
@@ -133,10 +130,16 @@ function second(): Suggestion {
   return { type: 'acode run --fork "echo hello > made.txt"', for: 'writes a copy; `acode fork apply` makes it yours' };
 }
 
-function third(agent: Hooked | undefined, offersAgents: boolean): Suggestion {
-  if (agent === undefined) return { type: 'acode mcp --print-config claude-code', for: 'connects a coding agent' };
-  if (offersAgents) return { type: `acode agent ${agent}`, for: 'the whole agent in a sandbox, on a copy' };
-  return { type: `acode hook install ${agent}`, for: `sends the commands of ${agent} into sandboxes` };
+// acode downloads an agent that is not there. One whose key is there works at once.
+function third(installed: readonly Hooked[], env: Call['io']['env']): Suggestion {
+  const hasKey = (agent: Hooked): boolean => (env[keyOf(agent)] ?? '') !== '';
+  const agent = installed.find(hasKey) ?? HOOKED.find(hasKey) ?? installed[0] ?? 'claude';
+  const needs = hasKey(agent) ? '' : `; first: export ${keyOf(agent)}=…`;
+  return { type: `acode agent ${agent}`, for: `the whole agent in a sandbox, on a copy${needs}` };
+}
+
+function keyOf(agent: Hooked): string {
+  return PRESETS.find(({ name }) => name === agent)?.network?.credential?.variables?.[0] ?? '';
 }
 
 function about({ status, project, agents }: Found) {
@@ -162,7 +165,7 @@ function renderFound({ status, project, agents }: Found, look: Look): string {
       ['Engine', engine ? `${engine.version} at ${engine.socket}` : (status.unavailableReason ?? 'none')],
       ['Project', project ? `${project.directory}, with ${project.tool.name}` : 'none that acode knows the tests of'],
       ['Image', status.defaultImage],
-      ['Agents', agents.join(', ') || 'none in your PATH (claude, codex, gemini, opencode)'],
+      ['Agents', agents.join(', ') || 'none in your PATH: acode agent downloads one'],
     ],
     look,
   )}`;

@@ -8,7 +8,7 @@ import { isListed, parseReference } from './images.ts';
 import { chooseImage, refuseUndecided } from './language-image.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
+import { AGENT_IMAGES, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
 
 const NODE: LanguageFound = { language: 'node', file: 'package.json' };
 const DOTNET: LanguageFound = { language: 'dotnet', file: 'App.sln' };
@@ -98,6 +98,18 @@ describe('the image of a workspace', () => {
     expect(chooseImage(undefined, NO_LAYERS, found).image).toMatchObject({ value: reference, layer: 'built-in' });
     const said = layers({ user: images(`${language}: mine`) });
     expect(chooseImage(undefined, said, found).image).toMatchObject({ value: 'mine', layer: 'user' });
+  });
+
+  it('of a whole agent has git and bash, unless a layer names one', () => {
+    const chosen = (said: Layers, ...found: readonly LanguageFound[]): string =>
+      chooseImage(undefined, said, found, 'agent').image.value;
+    expect(chosen(NO_LAYERS, NODE)).toBe('node:20-bookworm');
+    expect(chosen(NO_LAYERS)).toBe('buildpack-deps:22.04-scm');
+    expect(chosen(layers({ user: images('node: mine') }), NODE)).toBe('mine');
+    for (const image of Object.values(AGENT_IMAGES)) {
+      expect(image).not.toMatch(/alpine|slim/);
+      expect(isListed(parseReference(image)?.repository ?? '', TRUSTED_REPOSITORIES)).toBe(true);
+    }
   });
 
   it('is the one of the request, whatever the files say', () => {

@@ -3,12 +3,12 @@
 import { AcodeError } from '../contract/errors.ts';
 import type { Config } from './config/schema.ts';
 import type { Language, LanguageFound } from '../contract/languages.ts';
-import type { Sourced } from '../contract/policy.ts';
+import type { PolicyFields, Sourced } from '../contract/policy.ts';
 import { text } from '../contract/wording.ts';
 import { checkReference } from './images.ts';
 import { placeOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { DEFAULT_IMAGE, LANGUAGE_IMAGES } from './profiles.ts';
+import { AGENT_IMAGES, DEFAULT_IMAGE, LANGUAGE_IMAGES } from './profiles.ts';
 
 /** An image, who named it, and what in the workspace led to it. */
 export interface ImageChoice {
@@ -22,18 +22,23 @@ type Images = NonNullable<NonNullable<Config['sandbox']>['images']>;
 /**
  * Chooses the image. A request’s own counts first. Then the repository, the user, the team: the first of them that names an
  * image for this workspace decides, by its image for the language, else by its default. So a default in your own file is
- * not overruled by a built-in image, and what the repository names is not overruled by your default. Last, what is built in.
+ * not overruled by a built-in image, and what the repository names is not overruled by your default. Last, what is built in,
+ * for a whole agent and for other commands.
  */
 export function chooseImage(
   requested: string | undefined,
   layers: Layers,
   found: readonly LanguageFound[] = [],
+  profile?: PolicyFields['profile'],
 ): ImageChoice {
   if (requested !== undefined) {
     const image = checkReference({ value: requested, layer: 'request', where: 'policy.image' });
     return { image, imageReason: 'it was asked for' };
   }
-  return namedByLayer(layers, found) ?? builtIn(found);
+  return (
+    namedByLayer(layers, found) ??
+    builtIn(found, profile === 'agent' ? AGENT_IMAGES : { ...LANGUAGE_IMAGES, default: DEFAULT_IMAGE })
+  );
 }
 
 function namedByLayer({ repository, user }: Layers, found: readonly LanguageFound[]): ImageChoice | null {
@@ -97,12 +102,11 @@ function keyFor(found: readonly LanguageFound[]): string {
 
 const NO_LANGUAGE = 'no file in the top directory says what the workspace is written in';
 
-function builtIn(found: readonly LanguageFound[]): ImageChoice {
-  const standard = { value: DEFAULT_IMAGE, layer: 'built-in', where: 'default' } as const;
+function builtIn(found: readonly LanguageFound[], images: typeof AGENT_IMAGES): ImageChoice {
+  const standard = { value: images.default, layer: 'built-in', where: 'default' } as const;
   const [only] = found;
   if (!only) return { image: standard, imageReason: NO_LANGUAGE };
-  if (found.length === 1)
-    return { image: { ...standard, value: LANGUAGE_IMAGES[only.language] }, imageReason: evidence(found) };
+  if (found.length === 1) return { image: { ...standard, value: images[only.language] }, imageReason: evidence(found) };
   return { image: standard, imageReason: evidence(found) };
 }
 

@@ -86,5 +86,14 @@ export const LANGUAGE_IMAGES: Readonly<Record<Language, string>> = {
   rust: 'rust:1-slim-bookworm',
 };
 
+/** The same for whole coding agents: these images have git, and the bash that agents run their commands with. */
+export const AGENT_IMAGES: Readonly<Record<Language | 'default', string>> = {
+  ...LANGUAGE_IMAGES,
+  default: 'buildpack-deps:22.04-scm',
+  node: 'node:20-bookworm',
+  python: 'python:3.12-bookworm',
+  rust: 'rust:1-bookworm',
+};
+
 /** Repositories whose images may be run by anybody: official ones, whose names no one else can take. */
 export const TRUSTED_REPOSITORIES: readonly string[] = ['docker.io/library/*', 'mcr.microsoft.com/dotnet/*'];

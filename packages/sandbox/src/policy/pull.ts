@@ -8,7 +8,7 @@ import { fullName, isListed, noReference, parseReference, resolveImageTrust } fr
 import type { ImageReference } from './images.ts';
 import { builtInValue, setBy, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
-import { DEFAULT_IMAGE, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
+import { AGENT_IMAGES, DEFAULT_IMAGE, LANGUAGE_IMAGES, TRUSTED_REPOSITORIES } from './profiles.ts';
 import type { Config } from './config/schema.ts';
 import { LANGUAGES } from '../contract/languages.ts';
 import type { ImageFacts } from '../contract/spec.ts';
@@ -199,7 +199,7 @@ function whoNamed({ repository }: Layers, { layer }: Sourced<string>, askedBy: P
 // What acode chooses by itself, and what the user agreed to when they trusted the repository’s file.
 function answeredFor({ repository }: Layers): readonly string[] {
   const trusted = repository?.trusted === true ? imagesIn(repository.config) : [];
-  return [DEFAULT_IMAGE, ...Object.values(LANGUAGE_IMAGES), ...trusted];
+  return [DEFAULT_IMAGE, ...Object.values(LANGUAGE_IMAGES), ...Object.values(AGENT_IMAGES), ...trusted];
 }
 
 function imagesIn(config: Config): readonly string[] {

@@ -72,7 +72,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
   const limitsFor = { request, profile: profile.value, machine };
   const mounts = resolveMounts(request, layers);
   const user = resolveUser(request, layers, host.caller);
-  const choice = chooseImage(request.image, layers, host.languages);
+  const choice = chooseImage(request.image, layers, host.languages, profile.value);
   const network = resolveNetwork(request, layers, mode);
   return {
     mode,
