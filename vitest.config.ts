@@ -68,7 +68,7 @@ const PATIENT = everything
     ];
 
 // Coding agents from npm, which `npm run ci:long agents` installs.
-const AGENTS = process.env['ACODE_AGENTS'] === undefined ? ['tests/agents/{agents,hooks}.test.ts'] : [];
+const AGENTS = process.env['ACODE_AGENTS'] === undefined ? ['tests/agents/{agents,hooks,login,musl}.test.ts'] : [];
 
 // Small files that take long: vitest would start them last, and everything else would wait for them.
 const LONG =

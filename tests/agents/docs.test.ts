@@ -97,6 +97,7 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('%s at a terminal',
       place.title,
       'from nothing to a reviewed apply',
       `${(ms / 1000).toFixed(1)} s, ${COMMANDS} commands${fetched}`,
+      'costs',
     );
   });
 

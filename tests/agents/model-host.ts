@@ -6,12 +6,16 @@ import { ScriptedModel } from '../../packages/cli/src/hooks/scripted-model.ts';
 import type { Move, Script } from '../../packages/cli/src/hooks/scripted-model.ts';
 import { ONE, Site } from '../egress/servers.ts';
 
-/** A model on the name `one.acode.test`, which answers only to its key. */
+/** A model on the name `one.acode.test`. */
 export class ModelHost implements AsyncDisposable {
   readonly model: ScriptedModel;
   readonly site: Site;
   /** The keys that came, as the server saw them. */
   readonly keys: Set<string>;
+  /** Whether a key is taken; others are refused. */
+  takes: (key: string) => boolean = () => true;
+  /** How many requests were refused. */
+  refused = 0;
 
   private constructor(model: ScriptedModel, site: Site, keys: Set<string>) {
     this.model = model;
@@ -22,12 +26,20 @@ export class ModelHost implements AsyncDisposable {
   static async listen(script: Script): Promise<ModelHost> {
     const model = await ScriptedModel.listen(script);
     const keys = new Set<string>();
-    const site = await Site.https([ONE], (request, response) => {
-      const { authorization = '', 'x-api-key': claude, 'x-goog-api-key': google } = request.headers;
-      keys.add(String(claude ?? google ?? authorization.replace(/^Bearer /, '')));
-      passOn(model.url, request, response);
-    });
-    return new ModelHost(model, site, keys);
+    let own: ModelHost | null = null;
+    const site = await Site.https([ONE], (request, response) => own?.answer(request, response));
+    own = new ModelHost(model, site, keys);
+    return own;
+  }
+
+  answer(request: IncomingMessage, response: ServerResponse): void {
+    const { authorization = '', 'x-api-key': claude, 'x-goog-api-key': google } = request.headers;
+    const key = String(claude ?? google ?? authorization.replace(/^Bearer /, ''));
+    this.keys.add(key);
+    if (!this.takes(key)) {
+      this.refused += 1;
+      response.writeHead(401, { 'Content-Type': 'application/json' }).end('{"error":{"message":"no such key"}}');
+    } else passOn(this.model.url, request, response);
   }
 
   /** The entry of an allow-list for it. */
@@ -92,9 +104,18 @@ const CREDENTIALS: Readonly<Record<string, readonly [name: string, variable: str
   opencode: ['anthropic', 'ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL'],
 };
 
-/** The user’s file of agents: this host in place of the vendor’s, with the key from a variable. */
-export function agentsFile(agent: string, host: string, from: string): string {
+/**
+ * An entry of the user’s file of agents: this host in place of the vendor’s, with the key from a variable. Without one, the user’s
+ * configuration has the credential of this name.
+ */
+export function agentsEntry(agent: string, host: string, key: { env: string } | { credential: string }): object {
   const [name, variable, baseUrlVariable] = CREDENTIALS[agent] ?? [];
-  const credential = { name, hosts: [host], from: { env: from }, variable, baseUrlVariable };
-  return JSON.stringify({ agents: { [agent]: { network: { allow: [host], credential } } } });
+  const own = 'env' in key ? { name, from: key } : { name: key.credential };
+  const credential = { ...own, hosts: [host], variable, baseUrlVariable };
+  return { network: { allow: [host], credential } };
+}
+
+/** The user’s file of agents with that entry, with the key from a variable. */
+export function agentsFile(agent: string, host: string, from: string): string {
+  return JSON.stringify({ agents: { [agent]: agentsEntry(agent, host, { env: from }) } });
 }

@@ -8,7 +8,7 @@ import { PRESETS } from '../../packages/agents/src/known.ts';
 import { BIN, Bench } from '../cli/bench.ts';
 import { Site, TWO } from '../egress/servers.ts';
 import { images, mainEngine } from '../support/engines.ts';
-import { ModelHost, agentsFile, lines } from './model-host.ts';
+import { ModelHost, agentsEntry, lines } from './model-host.ts';
 
 // The programs of the presets, fetched once for a machine by tests/agents/programs-of-presets.mjs.
 const STORE = process.env['ACODE_AGENT_PROGRAMS'] ?? '/var/lib/acode-engines/agents/acode/programs';
@@ -41,6 +41,16 @@ interface Parts {
   readonly host: ModelHost;
   readonly canary: Site;
   readonly script: Lines;
+}
+
+/** What an agent is called in sentences. */
+export function titleOf(agent: string): string {
+  return PRESETS.find(({ name }) => name === agent)?.title ?? agent;
+}
+
+/** The words of a call of an agent. */
+export function wordsOf(agent: string, ...argv: string[]): string[] {
+  return ['agent', agent, ...argv, ...(MODEL[agent] ? ['--', ...(MODEL[agent] ?? [])] : [])];
 }
 
 /** A person with a project, and the model of an agent. */
@@ -91,10 +101,9 @@ export class AgentPlace implements AsyncDisposable {
       images: { default: image },
       network: { private_hosts: ['*.acode.test'], ca_file: roots },
     });
-    writeFileSync(place.agentsFile, agentsFile(name, host.host, variable), { mode: 0o600 });
+    writeFileSync(place.agentsFile, place.agentsText(variable), { mode: 0o600 });
     mkdirSync(place.programs, { recursive: true, mode: 0o700 });
-    for (const id of withProgram ? stored.filter(one => one.startsWith(`agent-${name}-`)) : [])
-      execFileSync('cp', ['-al', join(STORE, id), place.programs]);
+    if (withProgram) place.addProgram(name);
     mkdirSync(join(home, '.ssh'), { recursive: true });
     writeFileSync(join(home, '.ssh/id_rsa'), CANARY);
     canaries(home);
@@ -107,11 +116,17 @@ export class AgentPlace implements AsyncDisposable {
 
   /** What it is called in sentences. */
   get title(): string {
-    return PRESETS.find(({ name }) => name === this.name)?.title ?? this.name;
+    return titleOf(this.name);
   }
 
   get home(): string {
     return this.bench.env['HOME'] ?? '';
+  }
+
+  /** Puts the program of an agent where acode finds it. */
+  addProgram(name: string): void {
+    for (const id of stored.filter(one => one.startsWith(`agent-${name}-`)))
+      execFileSync('cp', ['-aln', join(STORE, id), this.programs]);
   }
 
   /** Where acode keeps programs. */
@@ -124,9 +139,15 @@ export class AgentPlace implements AsyncDisposable {
     return join(this.bench.env['XDG_CONFIG_HOME'] ?? '', 'acode/agents.yml');
   }
 
+  /** The text of that file, with what else an agent is given. */
+  agentsText(variable: string, further: object = {}): string {
+    const entry = agentsEntry(this.name, this.host.host, { env: variable });
+    return JSON.stringify({ agents: { [this.name]: { ...entry, ...further } } });
+  }
+
   /** The words of a call. */
   words(...argv: string[]): string[] {
-    return ['agent', this.name, ...argv, ...(MODEL[this.name] ? ['--', ...(MODEL[this.name] ?? [])] : [])];
+    return wordsOf(this.name, ...argv);
   }
 
   /** Calls `acode agent` with these words. */

@@ -80,6 +80,16 @@ describe.skipIf(withoutEngines)('a state directory', () => {
     expect(readdirSync(join(dataOf('fresh'), '..'))).not.toContainEqual(expect.stringMatching(/^\.old/));
   });
 
+  it('of commands that begin at once goes to one of them, and the others are told so, though each empties it first', async () => {
+    const one = (): Promise<RunResult> => keep(host, 'echo x > /state/a; sleep 4', { name: 'wanted', fresh: true });
+    const ends = await Promise.allSettled(Array.from({ length: 5 }, one));
+    const refused = ends.flatMap(end => (end.status === 'rejected' ? [end.reason as unknown] : []));
+    expect(ends.length - refused.length).toBeGreaterThan(0);
+    expect(refused.length).toBeGreaterThan(0);
+    for (const error of refused)
+      expect(error).toMatchObject({ code: 'ACODE-SBX-027', context: { problem: 'in-use', state: 'wanted' } });
+  });
+
   it('is limited in size: the command that reaches the limit ends, and the next does not start', async () => {
     const state = { name: 'large', bytes: 4 * MIB };
     expect((await keep(host, 'head -c 1000000 /dev/zero > /state/small', state)).exitCode).toBe(0);

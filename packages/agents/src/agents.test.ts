@@ -19,6 +19,7 @@ import type { Acode } from '@acode/sandbox';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { unpack } from './archive.ts';
 import { copiedConfiguration } from './copied.ts';
+import { credentialsOf, valueAt } from './credential.ts';
 import { PRESETS, agentCalled, agentOrProgram, knownAgents } from './known.ts';
 import { isNear } from './near.ts';
 import { presetSchema } from './preset.ts';
@@ -115,6 +116,27 @@ describe('the user’s file of agents', () => {
     ]);
     expect(await agentOrProgram('./bin/x', env)).toMatchObject({ name: 'agent', command: ['./bin/x'] });
     await expect(agentOrProgram('cluade', env)).rejects.toMatchObject({ code: 'ACODE-AGT-001' });
+  });
+});
+
+describe('the key of a model', () => {
+  const values = [
+    { key: 'sandbox.network.credentials', value: { anthropic: { from: { login: 'corp' } }, other: { from: 1 } } },
+    { key: 'sandbox.network.private_hosts', value: ['*.example'] },
+  ];
+  const configured = (key: string): Promise<unknown> => Promise.resolve(valueAt(values, key));
+
+  it('comes from the user’s configuration, however its sections are written, before a variable', async () => {
+    expect(valueAt(values, 'sandbox.network.credentials.anthropic.from.login')).toBe('corp');
+    expect(valueAt(values, 'sandbox.network.credentials.constructor')).toBeUndefined();
+    expect(valueAt(values, 'sandbox.network.private_hosts.0')).toBeUndefined();
+    const { claude, codex } = Object.fromEntries(PRESETS.map(preset => [preset.name, preset]));
+    const keys = { ANTHROPIC_API_KEY: 'a', OPENAI_API_KEY: 'b' };
+    expect(await credentialsOf(claude!, keys, configured)).toMatchObject({ anthropic: { from: { login: 'corp' } } });
+    expect(await credentialsOf(codex!, keys, configured)).toMatchObject({
+      openai: { from: { env: 'OPENAI_API_KEY' } },
+    });
+    await expect(credentialsOf(codex!, {}, configured)).rejects.toMatchObject({ code: 'ACODE-AGT-005' });
   });
 });
 

@@ -19,6 +19,18 @@ const configuredSchema = z.looseObject({
   ]),
 });
 
+/** The value of a key among values that may be of a section above it; undefined where there is none. */
+export function valueAt(values: readonly { readonly key: string; readonly value: unknown }[], key: string): unknown {
+  const above = values.find(one => key === one.key || key.startsWith(`${one.key}.`));
+  const names = above === undefined || above.key === key ? [] : key.slice(above.key.length + 1).split('.');
+  return names.reduce<unknown>((value, name) => {
+    const section = sectionSchema.safeParse(value).data ?? {};
+    return Object.hasOwn(section, name) ? section[name] : undefined;
+  }, above?.value);
+}
+
+const sectionSchema = z.record(z.string(), z.unknown());
+
 /** Values of the user’s configuration by key. */
 export type ConfiguredValue = (key: string) => Promise<unknown>;
 

@@ -60,7 +60,7 @@ export const AGENT_ERRORS = defineErrors({
     message: c => `acode has no key for the model of ${c.agent}.`,
     hint: c => {
       const [variable = 'TOKEN'] = c.variables;
-      return `Put it into ${variable}; or name where acode reads it: acode config set sandbox.network.credentials.${c.credential} '{ from: { file: ~/.keys/${c.credential} } }'. The sandbox never has it.`;
+      return `Put it into ${variable}; or name where acode reads it: \`acode config set sandbox.network.credentials.${c.credential} "{ from: { file: $HOME/.keys/${c.credential} } }"\`. The sandbox never has it.`;
     },
     exit: 125,
     example: { agent: 'claude', credential: 'anthropic', variables: ['ANTHROPIC_API_KEY'] },

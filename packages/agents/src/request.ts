@@ -5,7 +5,7 @@ import type { Acode, AllowedHosts, PolicyFields, ProgramRequest, RunRequest, Sta
 import { stringify as tomlText } from 'smol-toml';
 import { copiedConfiguration, merged } from './copied.ts';
 import type { CopiedConfiguration, Fields, LeftOut } from './copied.ts';
-import { credentialsOf } from './credential.ts';
+import { credentialsOf, valueAt } from './credential.ts';
 import { agentError } from './errors.ts';
 import { imageOf } from './image.ts';
 import type { AgentImage } from './image.ts';
@@ -192,20 +192,12 @@ async function networkOf(
   if (policy?.network !== undefined || entries.length === 0) return policy?.network ?? null;
   const configured = async (key: string): Promise<unknown> => {
     const { Acode: Host } = await import('@acode/sandbox');
-    const values = await (
-      await Host.configuration({ workspace, ...(configFile === undefined ? {} : { configFile }) })
-    ).get();
-    let found: Fields = {};
-    for (const one of values.filter(({ layer, overridden }) => layer === 'user' && !overridden)) {
-      if (one.key === key) return one.value;
-      if (!one.key.startsWith(`${key}.`)) continue;
-      const names = one.key.slice(key.length + 1).split('.');
-      found = merged(
-        found,
-        names.reduceRight<unknown>((inner, name) => ({ [name]: inner }), one.value),
-      );
-    }
-    return found;
+    const options = { workspace, ...(configFile === undefined ? {} : { configFile }) };
+    const values = await (await Host.configuration(options)).get();
+    return valueAt(
+      values.filter(({ layer, overridden }) => layer === 'user' && !overridden),
+      key,
+    );
   };
   const credentials = await credentialsOf(preset, env, configured);
   return { allow: entries, ...(Object.keys(credentials).length === 0 ? {} : { credentials }) };

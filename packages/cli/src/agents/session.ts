@@ -46,7 +46,8 @@ export interface Ended {
 
 // Longer than any session. The sandbox is removed when the session or this process ends.
 const LIFE_MS = 24 * 3600 * 1000;
-const MAX_STATES = 9;
+// Sessions that begin at the same moment all choose the same names; each time, one of them gets them.
+const MAX_TRIES = 30;
 const MAX_NAMED = 6;
 
 /** What the session is of. */
@@ -59,16 +60,19 @@ export interface Session {
 /** Runs an agent until it ends, and finds out what it changed. */
 export async function session(call: Call, acode: Acode, about: Session): Promise<Ended> {
   const { preset, form } = about;
-  const fork = form.direct || form.readonly ? null : await forkFor(call, acode, about);
-  const task = await prepared(call, acode, about, fork);
-  await sayStart(call, about, task, fork);
-  const { result, state } = await inFreeState(call, acode, about, task).catch(async (error: unknown) => {
+  const chosen = form.direct || form.readonly ? null : await forkFor(call, acode, about);
+  const task = await prepared(call, acode, about, chosen);
+  await sayStart(call, about, task, chosen);
+  const work: Work = { fork: chosen, state: preset.name, states: [preset.name] };
+  const result = await inFreePlace(call, acode, about, { task, work }).catch(async (error: unknown) => {
+    const { fork } = work;
     if (fork !== null && call.interruption.signal.aborted)
       await call.say(
         `acode: what ${preset.name} wrote until now is in the fork ${fork}.\n${nextSteps(preset.name, fork)}`,
       );
     throw error;
   });
+  const { fork, state } = work;
   const left = fork === null ? undefined : (await acode.forks.list()).find(({ name }) => name === fork);
   const diff = left ? await call.progress.during('Comparing…', acode.forks.diff({ fork: left.id })) : null;
   return { result, fork: left ?? null, diff, leftOut: task.leftOut, state };
@@ -179,34 +183,61 @@ function listed(all: readonly string[]): string {
   return `${all.slice(0, MAX_NAMED).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
 }
 
-// Of two sessions in one project, the second has a state directory of its own.
-async function inFreeState(
+/** What a session works on: its fork, where it has one, and its state directory. */
+interface Work {
+  fork: string | null;
+  state: string;
+  /** Every state directory that was tried. */
+  readonly states: string[];
+}
+
+// Of two sessions in one project, the second has a fork and a state directory of its own, also where both begin at the same moment.
+async function inFreePlace(
   call: Call,
   acode: Acode,
-  about: Session,
-  task: AgentTask,
-): Promise<Pick<Ended, 'result' | 'state'>> {
-  const { state } = task.request.policy;
-  for (let number = 1; ; number += 1) {
-    const name = number === 1 ? about.preset.name : `${about.preset.name}-${number}`;
-    const policy = { ...task.request.policy, ...(state ? { state: { ...state, name } } : {}) };
+  { preset: { name }, form }: Session,
+  { task, work }: { readonly task: AgentTask; readonly work: Work },
+): Promise<RunResult | null> {
+  for (let tries = 1; ; tries += 1) {
     try {
-      const result = await (about.form.prompt === undefined ? atScreen : toItsEnd)(call, acode, {
-        ...task,
-        request: { ...task.request, policy },
-      });
-      return { result, state: name };
+      return await (form.prompt === undefined ? atScreen : toItsEnd)(call, acode, placed(task, work));
     } catch (error) {
-      if (!isInUse(error) || about.form.resume || number === MAX_STATES) throw error;
-      await call.say(
-        `acode: another session of ${about.preset.name} uses its state here; this one begins with one of its own.\n`,
-      );
+      const isOfFork = isForkInUse(error);
+      if (form.resume || tries === MAX_TRIES || !(isOfFork || isInUse(error))) throw error;
+      if (isOfFork) await takeFork(call, acode, name, work);
+      else await takeState(call, name, work);
     }
   }
 }
 
+function placed(task: AgentTask, { fork, state }: Work): AgentTask {
+  const { policy } = task.request;
+  const own = {
+    ...policy,
+    ...(policy.state ? { state: { ...policy.state, name: state } } : {}),
+    ...(fork === null ? {} : { fork }),
+  };
+  return { ...task, request: { ...task.request, policy: own } };
+}
+
+async function takeFork(call: Call, acode: Acode, agent: string, work: Work): Promise<void> {
+  const taken = (await acode.forks.list()).map(({ name }) => name);
+  work.fork = freeName(agent, new Set([...taken, work.fork]));
+  await call.say(`acode: another session began in that fork; this one is on the fork ${work.fork}.\n`);
+}
+
+async function takeState(call: Call, agent: string, work: Work): Promise<void> {
+  work.state = freeName(agent, new Set(work.states));
+  work.states.push(work.state);
+  await call.say(`acode: another session of ${agent} uses its state here; this one begins with one of its own.\n`);
+}
+
 function isInUse(error: unknown): boolean {
   return error instanceof AcodeError && error.is('ACODE-SBX-027') && error.context.problem === 'in-use';
+}
+
+function isForkInUse(error: unknown): boolean {
+  return error instanceof AcodeError && error.is('ACODE-FRK-003');
 }
 
 async function toItsEnd(call: Call, acode: Acode, { command, request }: AgentTask): Promise<RunResult> {

@@ -43,7 +43,10 @@ async function serverOf(call: Call, name: string): Promise<{ readonly server?: L
 
 async function isConfigured(call: Call, name: string): Promise<boolean> {
   const values = await (await configurationOf(call)).get();
-  return values.some(({ key }) => key.startsWith(`sandbox.network.logins.${name}.`));
+  return values.some(
+    ({ key, value }) =>
+      key === 'sandbox.network.logins' && typeof value === 'object' && value !== null && name in value,
+  );
 }
 
 // By the browser, or by what the user pastes, whichever comes first.

@@ -28,6 +28,10 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode --network': 'Write it after the command it is for: `acode run --network allow=… -- …`.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
 };
+// Commands that take no arguments, and what one with arguments was probably meant to be.
+const EXCESS: Readonly<Record<string, string>> = {
+  'commander.excessArguments acode mcp': 'Another MCP server in a sandbox: `acode mcp wrap -- <program> [arguments…]`.',
+};
 // Options of other tools, and what has the same meaning here.
 const KNOWN_ELSEWHERE: Readonly<Record<string, string>> = {
   '-e': '--env',
@@ -99,12 +103,10 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
-  if (code === 'commander.excessArguments' && called === 'acode mcp')
-    return 'Another MCP server in a sandbox: `acode mcp wrap -- <program> [arguments…]`.';
   if (code === 'commander.conflictingOption') return 'Leave one of the two out.';
   const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
   if (/^--gpus?$/.test(unknown)) return NO_GPU;
-  return INSTEAD[`${called} ${unknown}`] ?? sameAs(unknown, about);
+  return INSTEAD[`${called} ${unknown}`] ?? EXCESS[`${code} ${called}`] ?? sameAs(unknown, about);
 }
 
 // What is written without a space after a short option is its value.

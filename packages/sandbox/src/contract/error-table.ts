@@ -493,14 +493,14 @@ const ROWS = {
     },
   }),
   'ACODE-SBX-027': entry<
-    | { state: string; problem: 'in-use'; sandbox: string }
+    | { state: string; problem: 'in-use'; sandbox?: string }
     | { state: string; problem: 'full'; bytes: number; limitBytes: number }
   >({
     title: 'state directory cannot be used',
     message: c =>
       c.problem === 'full'
         ? `The state directory ${c.state} of this project takes ${formatBytes(c.bytes)}; its limit is ${formatBytes(c.limitBytes)}.`
-        : `The state directory ${c.state} of this project is in use by sandbox ${c.sandbox}. One sandbox at a time can have it.`,
+        : `The state directory ${c.state} of this project is in use ${c.sandbox === undefined ? 'by another command that is starting' : `by sandbox ${c.sandbox}`}. One sandbox at a time can have it.`,
     hint: c =>
       c.problem === 'full'
         ? text`Begin with an empty one: ${{ field: 'policy.state.fresh', value: 'true' }}.`

@@ -16,7 +16,7 @@ import { text } from '../contract/wording.ts';
 import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
 import { readPrivateFile, writePrivateFile } from '../lifecycle/private-file.ts';
-import { comparable, identityOf } from '../workspace/file-identity.ts';
+import { comparable, identityOf, isInPlace } from '../workspace/file-identity.ts';
 import type { Workspace } from '../workspace/locate.ts';
 import { removeTree } from '../workspace/removal.ts';
 import { diskUse } from './disk.ts';
@@ -73,8 +73,7 @@ export async function stateMounts(
   const directory = stateDirectory(host, workspace, value);
   const source = join(directory, DATA);
   if (!preview)
-    await underLock(host, directory, signal, async () => {
-      await untilFree(host, directory, value, signal);
+    await whenFree(host, directory, signal, async () => {
       await ensurePrivateDirectory(source, host.uid);
       if (value.fresh === true) await empty(host, directory);
       await refuseFull(source, value);
@@ -99,10 +98,7 @@ export async function removeState(
     });
   const directory = stateDirectory(host, workspace, { name });
   if (!lstatSync(directory, { throwIfNoEntry: false })) return;
-  await underLock(host, directory, signal, async () => {
-    await untilFree(host, directory, { name }, signal);
-    await removeTree(directory);
-  });
+  await whenFree(host, directory, signal, () => removeTree(directory));
 }
 
 // A directory that was put in the place of the workspace is another project: what its sandboxes kept is not for this one.
@@ -125,9 +121,11 @@ export async function claimState(
   const mount = mounts.find(isState);
   if (!mount || preview) return;
   const directory = dirname(mount.source);
-  await underLock(host, directory, signal, async () => {
-    await untilFree(host, directory, { name: basename(directory) }, signal);
+  await whenFree(host, directory, signal, () => {
+    // Another command may have emptied it since this one was planned.
+    if (!isInPlace(mount)) throw new AcodeError('ACODE-SBX-027', { state: basename(directory), problem: 'in-use' });
     writePrivateFile(join(directory, USE), JSON.stringify({ sandboxId, holder: holderText(thisHolder()) }), SHORT);
+    return Promise.resolve();
   });
 }
 
@@ -136,24 +134,24 @@ export function isState({ purpose }: Pick<MountSpec, 'purpose'>): boolean {
   return purpose === 'state';
 }
 
-function underLock(host: StateHost, directory: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
-  return host.locks.during(`state ${directory}`, { deadlineMs: LOCK_MS, signal }, work);
-}
-
-// Its sandbox may be a moment from being removed.
-async function untilFree(
+// Its sandbox may be a moment from being removed. Nobody waits for that with the lock: several sessions may begin at once.
+async function whenFree(
   host: StateHost,
   directory: string,
-  { name }: StateRequest,
   signal: AbortSignal,
+  work: () => Promise<void>,
 ): Promise<void> {
   const { clock } = host.telemetry;
   const until = clock.monotonic() + REMOVAL_MS;
   for (;;) {
-    signal.throwIfAborted();
-    const sandbox = await userOf(host, directory, signal);
+    const sandbox = await host.locks.during(`state ${directory}`, { deadlineMs: LOCK_MS, signal }, async () => {
+      const user = await userOf(host, directory, signal);
+      if (user === null) await work();
+      return user;
+    });
     if (sandbox === null) return;
-    if (clock.monotonic() >= until) throw new AcodeError('ACODE-SBX-027', { state: name, problem: 'in-use', sandbox });
+    if (clock.monotonic() >= until)
+      throw new AcodeError('ACODE-SBX-027', { state: basename(directory), problem: 'in-use', sandbox });
     await new Promise<void>(resolve => void clock.after(PAUSE_MS, resolve));
   }
 }
