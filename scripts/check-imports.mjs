@@ -264,6 +264,13 @@ const FLEET_CLIENTS = /** @type {const} */ ([
   [/^pg$/, 'engine/postgres'],
 ]);
 
+/**
+ * What rooms of the fleet listen with: for figures, for programs of E2B, and to find a free port.
+ *
+ * @type {Readonly<Record<string, RegExp>>}
+ */
+const FLEET_WIRE = { worker: /^node:http$/, e2b: /^node:(?:http|https|net)$/, command: /^node:net$/ };
+
 /** @param {string} file */
 function fleetRoomOf(file) {
   const rooms = Object.keys(FLEET_ROOMS).filter(room => file === room || file.startsWith(`${room}/`));
@@ -289,9 +296,7 @@ function ruleInFleet({ file, specifier }) {
  * @param {string} specifier
  */
 function packageInFleet(here, specifier) {
-  // It looks for a free port.
-  if (here === 'command' && specifier === 'node:net') return null;
-  if (here === 'e2b' && /^node:(?:http|https|net)$/.test(specifier)) return null;
+  if (FLEET_WIRE[here]?.test(specifier)) return null;
   if (WIRE.test(specifier)) return 'the fleet reaches servers through the clients of its engines only';
   const client = FLEET_CLIENTS.find(([name]) => name.test(specifier));
   if (client) return client[1] === here ? null : `only ${client[1]} knows ${specifier}`;

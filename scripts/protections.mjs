@@ -2076,25 +2076,34 @@ export const PROTECTIONS = [
     ],
     [[`${FLEET}/e2b/e2b.test.ts`, 'listens on other addresses with a certificate only']],
   ),
-  one(
-    'e2b server: a tenant has the sandboxes of another',
-    [`${FLEET}/e2b/sandboxes.ts`, 'if (found?.tenant !== tenant.name) throw', 'if (!found) throw'],
-    [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
-  ),
-  one(
-    'e2b server: the token of one sandbox opens another',
-    [`${FLEET}/e2b/sandboxes.ts`, '    if (!isSame(token, found.token))\n', "    if (token === '')\n"],
-    [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
-  ),
-  one(
-    'e2b server: a signature is good for any file',
-    [
-      `${FLEET}/e2b/sandboxes.ts`,
-      '`${path}:${operation}:${user}:${token}${until}`',
-      '`notes/a.txt:${operation}:${user}:${token}${until}`',
-    ],
-    [['fleet/e2b.test.ts', 'has files of its own']],
-  ),
+  {
+    ...one(
+      'e2b server: a tenant has the sandboxes of another',
+      [`${FLEET}/e2b/sandboxes.ts`, 'if (found?.tenant !== tenant.name) throw', 'if (!found) throw'],
+      [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'e2b server: the token of one sandbox opens another',
+      [`${FLEET}/e2b/sandboxes.ts`, '    if (!isSame(token, found.token))\n', "    if (token === '')\n"],
+      [['fleet/e2b.test.ts', 'reaches nothing of another tenant']],
+    ),
+    command: true,
+  },
+  {
+    ...one(
+      'e2b server: a signature is good for any file',
+      [
+        `${FLEET}/e2b/sandboxes.ts`,
+        "return isSame(given.signature, `v1_${hash.replace(/=+$/, '')}`);",
+        'return given.signature !== hash;',
+      ],
+      [['fleet/e2b.test.ts', 'has files of its own']],
+    ),
+    command: true,
+  },
   one(
     'fleet: names lead to other subjects and tenants',
     [`${FLEET}/engine/names.ts`, 'if (!pattern.test(value))', 'if (pattern.test(value) === null)'],

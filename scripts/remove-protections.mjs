@@ -126,6 +126,9 @@ function undo(originals) {
 
 /** @param {string} copy */
 function bundle(copy) {
+  // The command starts the programs of the fleet as they were compiled.
+  execFileSync(join(copy, 'node_modules', '.bin', 'tsc'), ['-b', 'packages/fleet'], { cwd: copy, stdio: 'ignore' });
+  handToTestUser(join(copy, 'packages', 'fleet', 'dist'));
   execFileSync(process.execPath, [join(copy, 'scripts', 'bundle-cli.mjs')], { cwd: copy, stdio: 'ignore' });
   handToTestUser(join(copy, 'packages', 'cli', 'bin'));
 }

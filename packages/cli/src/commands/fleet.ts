@@ -52,7 +52,7 @@ function upCommand(perform: Perform) {
 function serveCommand(perform: Perform) {
   return new Command('serve')
     .description('Serve sandboxes of this machine to programs of another interface, over HTTP; until a signal')
-    .option('--e2b', 'the interface of E2B: its SDKs work with two variables set')
+    .option('--e2b', 'the interface of E2B: its SDK works with three variables set')
     .addOption(
       new Option(
         '--image <[name=]image>',
@@ -64,7 +64,9 @@ function serveCommand(perform: Perform) {
     .option('--tls-cert <file>', 'certificate of the server')
     .option('--tls-key <file>', 'its key')
     .option('--keys <file>', 'API keys of tenants (default: one key, made for you)')
-    .addOption(new Option('--sandboxes <number>', 'sandboxes at once, at most 128 (default: 16)').argParser(count))
+    .addOption(
+      new Option('--sandboxes <number>', 'sandboxes at once, at most 128 (default: 16)').argParser(sandboxCount),
+    )
     .addOption(new Option('--level <level>', 'least isolation level (default: docker)').choices(LEVELS))
     .addOption(new Option('--memory <size>', 'memory limit of each (default: 512m)').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit of each (default: 1)').argParser(cpus))
@@ -80,6 +82,13 @@ function serveCommand(perform: Perform) {
 }
 
 const MAX_PORT = 65_535;
+const MAX_SANDBOXES = 128;
+
+function sandboxCount(text: string): number {
+  const value = count(text);
+  if (value > MAX_SANDBOXES) throw new InvalidArgumentError(`Expected at most ${MAX_SANDBOXES}.`);
+  return value;
+}
 
 function portNumber(text: string): number {
   const value = /^\d{1,5}$/.test(text) ? Number(text) : NaN;

@@ -9,13 +9,15 @@ import { FAILED, errorOfFleet, programOfFleet } from './package.ts';
 export interface WorkerArguments {
   readonly file?: string | undefined;
   readonly keys?: true | undefined;
+  readonly metrics?: number | undefined;
 }
 
 /** Runs a worker until it is stopped; returns its exit status. */
-export function work(call: Call, { file, keys }: WorkerArguments): Promise<number> {
+export function work(call: Call, { file, keys, metrics }: WorkerArguments): Promise<number> {
   return start(call, programOfFleet('A worker', 'worker', 'program.js'), [
     ...fileIn(call, file),
     ...(keys ? ['--keys'] : []),
+    ...(metrics === undefined ? [] : ['--metrics', String(metrics)]),
   ]);
 }
 

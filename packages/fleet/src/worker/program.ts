@@ -8,6 +8,7 @@ import type { Logger } from '@acode/sandbox';
 import { openEngine } from '../connect/open-engine.ts';
 import { makeKeys } from '../tasks/signature.ts';
 import { readWorkerFile } from './file.ts';
+import { WorkerMetrics } from './metrics.ts';
 import { Worker } from './worker.ts';
 
 const FAILED = 125;
@@ -35,7 +36,7 @@ function directories(): { readonly config: string; readonly root: string; readon
   };
 }
 
-async function work(path: string | undefined): Promise<void> {
+async function work(path: string | undefined, metricsPort: number | null): Promise<void> {
   const { config, root, runtime } = directories();
   const file = await readWorkerFile(path ?? config, hostname());
   const stop = new AbortController();
@@ -50,7 +51,11 @@ async function work(path: string | undefined): Promise<void> {
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, signalled);
   const engine = await openEngine(file, stop.signal);
-  worker = await Worker.start({ file, engine, root, runtime, logger, onDrain: signalled });
+  const metrics = new WorkerMetrics(file, engine);
+  const observe = metrics.observe.bind(metrics);
+  // Before it takes tasks: a port that is taken is said at once.
+  if (metricsPort !== null) await metrics.listen(metricsPort);
+  worker = await Worker.start({ file, engine, root, runtime, logger, onDrain: signalled, observe });
   const { name, pool, slots, tenants } = file;
   logger.info(
     { worker: worker.id, name, pool, slots, tenants: tenants.size, key: worker.publicKey },
@@ -59,9 +64,11 @@ async function work(path: string | undefined): Promise<void> {
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { file: { type: 'string' }, keys: { type: 'boolean', default: false } } });
+  const { values } = parseArgs({
+    options: { file: { type: 'string' }, keys: { type: 'boolean', default: false }, metrics: { type: 'string' } },
+  });
   if (values.keys) process.stdout.write(`${JSON.stringify(makeKeys())}\n`);
-  else await work(values.file);
+  else await work(values.file, values.metrics === undefined ? null : Number(values.metrics));
 }
 
 try {

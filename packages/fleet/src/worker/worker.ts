@@ -23,6 +23,7 @@ import { Journal } from './journal.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import type { LeaseTimes } from './lease-keeper.ts';
 import { LogWriter } from './log-writer.ts';
+import type { WorkerEvent } from './metrics.ts';
 import type { HostOutcome } from './messages.ts';
 import { fitted, fittedError, isHostTrouble, stateOf } from './outcome-of.ts';
 import { TenantProcess } from './tenant.ts';
@@ -48,6 +49,8 @@ export interface WorkerOptions {
   readonly logger?: Logger;
   /** The operator asked this worker to leave (`acode fleet drain`): it is to be closed. */
   readonly onDrain?: () => void;
+  /** Told what happens to its tasks, for figures; must return at once. */
+  readonly observe?: (event: WorkerEvent) => void;
   /** The times of its lease, for tests. */
   readonly lease?: Partial<LeaseTimes>;
   /** What runs the tasks of a tenant; a process with sandboxes by default. A simulation brings its own. */
@@ -259,6 +262,7 @@ export class Worker {
     const running: Running = { claim: claiming.claim, worker, cancel: new AbortController(), why: null };
     this.#running.set(running.claim.claim, running);
     this.#note('claimed', running);
+    if (!('code' in spec)) this.#options.observe?.({ is: 'waited', ms: Date.now() - Date.parse(spec.submittedAt) });
     const prolonging = setInterval(() => void this.#keep(running, delivery), this.#engine.hideMs / 3);
     try {
       // Fenced between the claim and now: what would begin could not be ended in time.
@@ -310,6 +314,7 @@ export class Worker {
 
   async #settle(running: Running, spec: TaskSpec, outcome: HostOutcome, pieces: number): Promise<boolean> {
     const { result, error, files } = outcome;
+    if (result) this.#options.observe?.({ is: 'ran', warm: result.warm, obtainMs: result.timings.obtainMs });
     if (result)
       return this.#write(running, stateOf(result), await this.#told(running.claim, spec, result, files), pieces);
     // A task that was stopped has a reason, so that there is an error here.
@@ -418,6 +423,7 @@ export class Worker {
   ): void {
     const more = { ...(state === undefined ? {} : { state }), ...(reason === undefined ? {} : { reason }) };
     this.#journal.add({ event, worker, tenant, id, attempt, ...more });
+    this.#options.observe?.({ is: 'task', event: state ?? event });
     this.#log('info', { task: id, tenant, attempt, ...more }, event);
   }
 
