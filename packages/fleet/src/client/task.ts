@@ -18,6 +18,7 @@ const LOOK_MS = 1000;
 const REPAIR_MS = 2000;
 // Pieces that were sent before the result may still be on their way.
 const LATE_MS = 1000;
+const QUIET_LOOKS = 3;
 
 /** Why a command never started. */
 export interface TaskFailure {
@@ -137,7 +138,9 @@ export class SubmittedTask implements FleetTask {
           0,
           reading.signal,
         )) {
+          reading.isBusy = true;
           yield* decodePiece(bytes);
+          reading.isBusy = false;
           reading.read(sequence);
         }
         reading.end();
@@ -177,7 +180,12 @@ export class SubmittedTask implements FleetTask {
       if (!isEnded(state, attempt)) continue;
       // How much an attempt has that was lost, nobody knows; and a lost piece is not waited for.
       reading.upTo(state.attempt > attempt ? Infinity : piecesOf(state));
-      await paused(LATE_MS, signal);
+      // A slow reader has all the time that it needs; a piece that is missing, a few seconds.
+      for (let quiet = 0, seen = reading.position; quiet < QUIET_LOOKS && !signal.aborted; quiet += 1) {
+        await paused(LATE_MS, signal);
+        if (reading.isBusy || reading.position !== seen) quiet = -1;
+        seen = reading.position;
+      }
       reading.end();
       return state.attempt;
     }
@@ -216,6 +224,8 @@ export class SubmittedTask implements FleetTask {
 class ReadLog {
   readonly signal: AbortSignal;
   readonly #ended = new AbortController();
+  /** Whether its reader has a piece, and has not asked for the next one. */
+  isBusy = false;
   #read = 0;
   #last = Infinity;
 
@@ -226,6 +236,10 @@ class ReadLog {
   read(sequence: number): void {
     this.#read = sequence;
     this.upTo(this.#last);
+  }
+
+  get position(): number {
+    return this.#read;
   }
 
   upTo(last: number): void {
