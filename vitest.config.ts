@@ -54,7 +54,7 @@ const ALONE = [
 // machine busy themselves. One file at a time, and other tests may run beside them: .ci/run starts them as a second process.
 const SHARED = [
   'tests/{caches,images}/**/*.test.ts',
-  'tests/{engine-trouble/failures,faults/faults,governance/fail-closed,pool/restart,project-image/at-once,serve/caches,swarm/restarted}.test.ts',
+  'tests/{engine-trouble/failures,faults/faults,governance/fail-closed,pool/restart,project-image/at-once,serve/caches}.test.ts',
 ];
 
 // What takes long beside what it shows that nothing else does: in the long test suite alone (`npm run ci:long`).
@@ -63,7 +63,7 @@ const PATIENT = everything
   : [
       'tests/{audit/parallel,doctor/attack-levels,egress/languages,engine-trouble/restart,files/on-host}.test.ts',
       'tests/{fleet/gate-figures,forks/package-managers,services/postgres}.test.ts',
-      'tests/swarm/{eight-agents,restarted,state-file}.test.ts',
+      'tests/swarm/state-file.test.ts',
       'tests/{exits/exits,images/at-once,files/large,project-image/at-once,project-image/skipping}.test.ts',
     ];
 
