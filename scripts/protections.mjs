@@ -1960,11 +1960,14 @@ export const PROTECTIONS = [
     ],
     [['packages/swarm/src/attention.test.ts', 'are refused where they are not the user']],
   ),
-  one(
-    'swarm: text of a task drives the terminal of who is told',
-    ['packages/swarm/src/notify.ts', 'detail: plainText(task.detail),', 'detail: task.detail,'],
-    [['swarm/attention.test.ts', 'are shown and told of']],
-  ),
+  {
+    ...one(
+      'swarm: text of a task drives the terminal of who is told',
+      ['packages/swarm/src/notify.ts', 'detail: plainText(task.detail),', 'detail: task.detail,'],
+      [['swarm/attention.test.ts', 'are shown and told of']],
+    ),
+    command: true,
+  },
   one(
     'swarm: keys are in the environment of the program that is told',
     [

@@ -180,12 +180,7 @@ export class SubmittedTask implements FleetTask {
       if (!isEnded(state, attempt)) continue;
       // How much an attempt has that was lost, nobody knows; and a lost piece is not waited for.
       reading.upTo(state.attempt > attempt ? Infinity : piecesOf(state));
-      // A slow reader has all the time that it needs; a piece that is missing, a few seconds.
-      for (let quiet = 0, seen = reading.position; quiet < QUIET_LOOKS && !signal.aborted; quiet += 1) {
-        await paused(LATE_MS, signal);
-        if (reading.isBusy || reading.position !== seen) quiet = -1;
-        seen = reading.position;
-      }
+      await quiet(reading);
       reading.end();
       return state.attempt;
     }
@@ -249,6 +244,16 @@ class ReadLog {
 
   end(): void {
     this.#ended.abort();
+  }
+}
+
+// A slow reader has all the time that it needs; a piece that is missing, a few seconds.
+async function quiet(reading: ReadLog): Promise<void> {
+  const { signal } = reading;
+  for (let looks = 0, seen = reading.position; looks < QUIET_LOOKS && !signal.aborted; looks += 1) {
+    await paused(LATE_MS, signal);
+    if (reading.isBusy || reading.position !== seen) looks = -1;
+    seen = reading.position;
   }
 }
 

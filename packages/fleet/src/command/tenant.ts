@@ -18,6 +18,7 @@ import type { RequestOf, Terminal } from './requests.ts';
 
 const MAX_SEEDS = 4096;
 const OPERATOR = 'operator';
+const OWN = 'acode-';
 
 /** The files in the directory of tenants. */
 function filesIn(directory: string) {
@@ -56,6 +57,13 @@ function list(directory: string, registry: Registry | null, terminal: Terminal):
   terminal.value('acode.fleet-tenants/1', { directory, fleet: registry?.fleet ?? null, items });
 }
 
+// Of names that the fleet uses itself.
+function assertFree(name: string): void {
+  if (name !== OPERATOR && !name.startsWith(OWN)) return;
+  const rule = `the name ${OPERATOR}, and names that begin with ${OWN}, are acode’s own`;
+  throw FLEET_ERRORS.create('ACODE-FLT-004', { what: 'tenant', value: name, rule });
+}
+
 function add(
   directory: string,
   found: Registry | null,
@@ -64,8 +72,7 @@ function add(
 ): void {
   const { name } = request;
   const files = filesIn(directory);
-  if (name === OPERATOR)
-    throw FLEET_ERRORS.create('ACODE-FLT-004', { what: 'tenant', value: name, rule: 'the operator is no tenant' });
+  assertFree(name);
   const before = found?.tenants[name];
   if (before && !request.replace)
     throw FLEET_ERRORS.create('ACODE-FLT-022', {

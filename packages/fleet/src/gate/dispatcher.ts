@@ -11,7 +11,7 @@ import { LeaseKeeper } from '../worker/lease-keeper.ts';
 import { FairShare } from './fair-share.ts';
 import type { Share } from './fair-share.ts';
 
-/** Where it stands which gate leads: no tenant has this name. */
+/** Where it stands which gate leads: `acode fleet tenant add` gives no tenant a name that begins so. */
 const LEADER: TaskKey = { tenant: 'acode-gates', id: 'leader' };
 const LEASE = { leaseMs: 5000, renewMs: 1000, marginMs: 1500 };
 const LOOK_MS = 500;
