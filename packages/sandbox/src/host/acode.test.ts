@@ -56,6 +56,7 @@ describe('Acode.observe', () => {
         'inspect',
         'list',
         'logs',
+        'mode',
         'network',
         'serveSetting',
         'status',
