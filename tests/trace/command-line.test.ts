@@ -120,13 +120,30 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'swarm merge': [[], 'acode.error/1', ERROR],
   'swarm repair': [[], 'acode.error/1', ERROR],
   'swarm discard': [[], 'acode.error/1', ERROR],
+  'swarm attach': [['none'], 'acode.error/1', ERROR],
+  // Without the file that says where the fleet is; tests/fleet shows the rest.
+  'fleet up': [['--nats-server=/nonexistent/file'], 'acode.error/1', ERROR],
+  'fleet join': [['/nonexistent/file'], 'acode.error/1', ERROR],
+  'fleet serve': [[], 'acode.error/1', ERROR],
+  'fleet run': [['true'], 'acode.error/1', ERROR],
+  'fleet submit': [['true'], 'acode.error/1', ERROR],
+  'fleet logs': [['none'], 'acode.error/1', ERROR],
+  'fleet cancel': [['none'], 'acode.error/1', ERROR],
+  'fleet status': [[], 'acode.error/1', ERROR],
+  'fleet hosts': [[], 'acode.error/1', ERROR],
+  'fleet drain': [['none'], 'acode.error/1', ERROR],
+  'fleet doctor': [[], 'acode.fleet-doctor/1', 'schema checks'],
+  'fleet tenant list': [[], 'acode.fleet-tenants/1', 'schema directory fleet items'],
+  'fleet tenant add': [['acme'], 'acode.error/1', ERROR],
+  'fleet tenant remove': [['acme'], 'acode.error/1', ERROR],
+  gate: [[], 'acode.error/1', ERROR],
   worker: [[], 'acode.error/1', ERROR],
 };
 
 // Does something itself and has commands below it.
 const BOTH = ['serve', 'completion', 'agent', 'mcp'];
-// acode starts it for itself, detached and without output.
-const INTERNAL = ['scan-workspace', 'swarm orchestrate'];
+// acode starts them for itself, detached and without output; and a hook of Claude Code, which has a form of its own for answers.
+const INTERNAL = ['scan-workspace', 'swarm orchestrate', 'hook auto-approve'];
 
 function leavesOf(command: CommandUnknownOpts): string[] {
   const below = command.commands.flatMap(leavesOf);
