@@ -406,7 +406,7 @@ function figuresOf({ tasks, real, verdict, stalls, slowestMs, left, perSecond }:
     `${stalls.length} faults, stall p50 ${s(median(stalls))}, max ${s(Math.max(0, ...stalls))}`,
     `slowest task ${s(slowestMs)}`,
     `${perSecond.toFixed(0)} tasks/s`,
-    left === null ? 'sandboxes not looked at' : `${left} sandboxes left`,
+    left === null ? 'sandboxes not counted' : `${left} sandboxes left`,
   ].join(', ');
 }
 

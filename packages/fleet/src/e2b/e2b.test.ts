@@ -74,7 +74,7 @@ describe('the E2B server', () => {
   }
   const withKey = { 'x-api-key': KEY };
 
-  it('answers nobody without a key of its own, and whoever has one', async () => {
+  it('answers nobody without a key of its own, and everybody with one', async () => {
     for (const headers of [{}, { 'x-api-key': '' }, { 'x-api-key': `${KEY}0` }, { authorization: `Bearer ${KEY}` }])
       for (const [method, path] of [
         ['GET', '/v2/sandboxes'],

@@ -124,7 +124,7 @@ function tenantsOfFile(path: string): () => ReadonlyMap<string, GateTenant> {
       tenants = mapOf(readRegistry(path).tenants);
       changed = now;
     } catch {
-      // Looked at again in a second.
+      // Read again in a second.
     }
     return tenants;
   };

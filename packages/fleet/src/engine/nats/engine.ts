@@ -38,7 +38,7 @@ const ANSWER_MS = 5000;
 const CONNECT_MS = 5000;
 const PING_MS = 2000;
 // How often streams are looked for, at most.
-const MEND_MS = 1000;
+const REMAKE_MS = 1000;
 const UNAVAILABLE = 503;
 const PART_BYTES = 512 * 1024;
 const PARTS = 'Acode-Parts';
@@ -83,7 +83,7 @@ export class NatsEngine implements FleetEngine {
   readonly #names: FleetNames;
   readonly #queue: NatsQueue;
   readonly #streams: readonly WantedStream[];
-  #isMending = false;
+  #isRemaking = false;
 
   private constructor(
     connection: NatsConnection,
@@ -295,29 +295,29 @@ export class NatsEngine implements FleetEngine {
     signal?: AbortSignal,
     deadlineMs?: number,
   ): Promise<Value> {
-    const mended = async (): Promise<Value> => {
+    const remaking = async (): Promise<Value> => {
       try {
         return await work();
       } catch (error) {
         // Not waited for: mostly a leader is being elected, and the next try finds it.
-        if (mayBeGone(error)) void this.#mend();
+        if (mayBeGone(error)) void this.#remake();
         throw error;
       }
     };
-    return called(operation, mended, signal, deadlineMs);
+    return called(operation, remaking, signal, deadlineMs);
   }
 
   // Whether a stream is gone, the server says; while it does not answer, none is.
-  async #mend(): Promise<void> {
-    if (this.#isMending || this.#connection.isClosed()) return;
-    this.#isMending = true;
+  async #remake(): Promise<void> {
+    if (this.#isRemaking || this.#connection.isClosed()) return;
+    this.#isRemaking = true;
     try {
       for (const stream of this.#streams) await ensureStream(this.#manager, stream);
     } catch {
       // At the next failure.
     }
-    await paused(MEND_MS);
-    this.#isMending = false;
+    await paused(REMAKE_MS);
+    this.#isRemaking = false;
   }
 
   #state(key: TaskKey): string {
