@@ -147,7 +147,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongFirst },
     // As the timeouts of tests: only for what never happens, on the slowest machine.
-    expect: { poll: { timeout: 30_000 } },
+    expect: { poll: { timeout: 45_000 } },
     projects: [
       {
         extends: true,

@@ -19,6 +19,7 @@ const stateSchema = z.looseObject({
       attention: z.string().nullable(),
       detail: z.string(),
       branch: z.string(),
+      changes: z.array(z.looseObject({ path: z.string() })),
       waitsFor: z.array(z.object({ id: z.string(), host: z.string(), port: z.number(), entry: z.string() })),
     }),
   ),
@@ -111,7 +112,7 @@ describe.skipIf(withoutEngines || withoutNames)('tasks that need a person', { ti
   });
 
   it('are worked on at a terminal, and go on without it with what is there then', async () => {
-    rmSync(join(bench.workspace, '.agent/tasks'), { recursive: true });
+    rmSync(join(bench.workspace, '.agent/tasks'), { recursive: true, force: true });
     mkdirSync(join(bench.workspace, '.agent/tasks'), { recursive: true });
     writeTasks(bench.workspace, {
       helped: {
@@ -122,9 +123,7 @@ describe.skipIf(withoutEngines || withoutNames)('tasks that need a person', { ti
     });
     const { ended } = bench.start(run('helped'));
     await expect.poll(async () => (await task('helped'))?.status, { timeout: 90_000 }).toBe('running');
-    await expect
-      .poll(async () => (await bench.call(['swarm', 'status', '--json'])).stdout.toString())
-      .toContain('half.txt');
+    await expect.poll(async () => (await task('helped'))?.changes.map(({ path }) => path)).toEqual(['half.txt']);
     expect((await bench.call(['swarm', 'attach', 'helped'])).status).toBe(2);
     await using pane = await Pane.open(bench.workspace, bench.env);
     await pane.line(`${process.execPath} ${BIN} swarm attach helped; echo "status $?"`);
@@ -133,7 +132,9 @@ describe.skipIf(withoutEngines || withoutNames)('tasks that need a person', { ti
     // What the agent had begun is there, and nobody else gets the terminal meanwhile.
     await pane.line('cat half.txt; id -u > /dev/null && echo person > helped.txt; exit');
     await pane.until(/status 0/);
-    expect((await ended).status).toBe(0);
+    const { status, stdout, stderr } = await ended;
+    const seen = `${stdout.toString()}${stderr}${JSON.stringify(await task('helped'))}\n${await pane.screen()}`;
+    expect(status, seen).toBe(0);
     expect(await show('helped', 'helped.txt')).toBe('person');
     expect(await show('helped', 'half.txt')).toBe('half');
     await expect.poll(() => bench.left()).toEqual([]);

@@ -172,6 +172,15 @@ describe('a pool', () => {
     expect(await pool.take(template('a'), wanted)).not.toBeNull();
   });
 
+  it('keeps those warm that were asked for while the one that was expected was being planned', async () => {
+    const { pool, clock, wanted } = bench({ min: 2, max: 2 });
+    expect(await pool.take(template('asked'), wanted)).toBeNull();
+    await clock.pass(1);
+    pool.expect(template('expected'));
+    await clock.pass(100);
+    expect([pool.ready(template('asked')), pool.ready(template('expected'))]).toEqual([2, 0]);
+  });
+
   it('removes one whose mounts changed while it waited, and takes the next', async () => {
     const { pool, clock, made, wanted, discarded } = bench({ min: 2 });
     pool.expect(template());

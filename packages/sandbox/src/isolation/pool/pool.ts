@@ -107,10 +107,12 @@ export class Pool {
     return [...found].map(([image, ids]) => ({ image, count: ids.length, ids }));
   }
 
-  /** Has the kind ready for its first request. */
+  /** Has the kind ready for its first request. What was asked for meanwhile comes before it. */
   expect(template: SandboxTemplate): void {
     if (this.#isOver) return;
-    this.#kindOf(template);
+    const wasAsked = [...this.#kinds.values()].some(({ requests }) => requests.length > 0);
+    const kind = this.#kindOf(template);
+    if (wasAsked && kind.requests.length === 0) kind.lastAsked = 0;
     this.#think(0);
   }
 
