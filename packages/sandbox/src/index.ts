@@ -37,7 +37,7 @@ export { chooseChanges } from './contract/changes.ts';
 export type { ChosenChanges } from './contract/changes.ts';
 export type { ArtifactRequest, Command, RunRequest } from './contract/command.ts';
 export { ERRORS, entry as errorEntry } from './contract/error-table.ts';
-export { AcodeError, defineErrors, limitError } from './contract/errors.ts';
+export { AcodeError, defineErrors, errorOfOtherTable, limitError } from './contract/errors.ts';
 export type {
   AnyEntry,
   ErrorCode,

@@ -1,5 +1,6 @@
 // Orchestrator: the process that has the sandboxes of a swarm. It begins tasks, hears their adapters, and is the only writer of the record.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Acode, AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import type { AgentSurroundings } from './agents.ts';
@@ -677,17 +678,9 @@ function lastLineOf(output: string): string {
   return (output.trim().split('\n').at(-1) ?? '').slice(-200);
 }
 
+// Ends early where the signal is aborted, without an error.
 async function paused(ms: number, signal: AbortSignal): Promise<void> {
-  await new Promise<void>(resolve => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, ms);
-    signal.addEventListener('abort', end, { once: true });
-    if (signal.aborted) end();
-  });
+  await pause(ms, undefined, { signal }).catch(() => undefined);
 }
 
 const UNPREPARED: Readonly<Record<string, (fields: Record<string, unknown>) => { what: string; remedy: string }>> = {

@@ -2,7 +2,8 @@
 
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { AcodeError, errorEntry } from '@acode/sandbox';
+import { errorOfOtherTable } from '@acode/sandbox';
+import type { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import { UsageError } from '../failure/usage.ts';
 import { ownVersion } from '../version.ts';
@@ -32,15 +33,7 @@ export function programOfFleet(what: string, ...names: readonly string[]): strin
   }
 }
 
-/** The error that a program of the package told. Another package has its row: its texts come with it. */
+/** The error that a program of the package told. */
 export function errorOfFleet(failure: unknown): AcodeError {
-  const { code, message, hint, exitStatus, context } = failureSchema.parse(failure);
-  const row = errorEntry<object>({
-    title: code,
-    message: () => message,
-    hint: () => hint,
-    exit: exitStatus,
-    example: {},
-  });
-  return new AcodeError<string>(code, context, { row });
+  return errorOfOtherTable(failureSchema.parse(failure));
 }

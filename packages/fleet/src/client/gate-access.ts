@@ -1,13 +1,13 @@
 // Access of a client through a gate: it reaches nothing of the engine, and only the tasks of its own tenant.
 
-import { AcodeError, errorEntry } from '@acode/sandbox';
+import { AcodeError, errorOfOtherTable } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
 import type { LogBatch, LogKey, QueuedTask } from '../engine/engine.ts';
 import type { GateLink } from '../engine/link.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { paused, retried } from '../engine/retry.ts';
 import { PART_BYTES, answerSchema, answers, decodeFrame, encodeFrame } from '../gate/protocol.ts';
-import type { GateFailure, GateRequest } from '../gate/protocol.ts';
+import type { GateRequest } from '../gate/protocol.ts';
 import { parseState } from '../tasks/state.ts';
 import type { TaskState } from '../tasks/state.ts';
 import type { TaskAccess } from './access.ts';
@@ -134,7 +134,7 @@ export class GateAccess implements TaskAccess {
         const answer = decodeFrame(await this.#link.call(message, within));
         const parsed = answerSchema.safeParse(answer?.value);
         if (!answer || !parsed.success) throw unreadable();
-        if ('failure' in parsed.data) throw errorOf(parsed.data.failure);
+        if ('failure' in parsed.data) throw errorOfOtherTable(parsed.data.failure);
         return { value: parsed.data.value, bytes: answer.bytes };
       },
       { operation: request.verb, isPassing, signal },
@@ -151,15 +151,4 @@ function unreadable(): Error {
 
 function isPassing(error: unknown): boolean {
   return error instanceof AcodeError && (error.code === 'ACODE-FLT-030' || error.code === 'ACODE-FLT-032');
-}
-
-function errorOf({ code, message, hint, exitStatus, context }: GateFailure): AcodeError {
-  const row = errorEntry<object>({
-    title: code,
-    message: () => message,
-    hint: () => hint,
-    exit: exitStatus,
-    example: {},
-  });
-  return new AcodeError<string>(code, context, { row });
 }

@@ -1,10 +1,8 @@
 // Program of `acode fleet …`: the command line starts it, sends one request, and shows what comes back. Nothing of it is loaded by acode.
 
-import { AcodeError } from '@acode/sandbox';
+import { FAILED, failureJson } from '../connect/service-program.ts';
 import { requestSchema } from './requests.ts';
 import type { FleetRequest, FromProgram, RequestOf, Terminal, ToProgram } from './requests.ts';
-
-const FAILED = 125;
 
 const stop = new AbortController();
 let more: () => void = () => undefined;
@@ -53,11 +51,7 @@ async function main(request: unknown): Promise<void> {
   try {
     await send({ is: 'ended', status: await perform(requestSchema.parse(request)) });
   } catch (error) {
-    const told =
-      error instanceof AcodeError
-        ? error.toJSON()
-        : { message: error instanceof Error ? error.message : String(error) };
-    await send({ is: 'failed', error: told });
+    await send({ is: 'failed', error: failureJson(error) });
     process.exitCode = FAILED;
   }
   process.exit();

@@ -50,15 +50,7 @@ export function reasonOf(error: unknown): string {
 }
 
 /** Waits for a time, or until the signal; leaves no listener behind. Its value is null, so that a race shows which it was. */
-export function paused(ms: number, signal?: AbortSignal): Promise<null> {
-  return new Promise(resolve => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', end);
-      resolve(null);
-    };
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener('abort', end, { once: true });
-    if (signal?.aborted === true) end();
-  });
+export async function paused(ms: number, signal?: AbortSignal): Promise<null> {
+  await pause(ms, undefined, signal && { signal }).catch(() => undefined);
+  return null;
 }

@@ -70,9 +70,6 @@ const failureSchema = z.object({
   context: z.record(z.string(), z.unknown()).default({}),
 });
 
-/** Why a gate refused a request, as data. */
-export type GateFailure = z.infer<typeof failureSchema>;
-
 /** The form of an answer. */
 export const answerSchema = z.union([
   z.object({ failure: failureSchema }),

@@ -1,29 +1,16 @@
-// Program of a worker: what `acode worker` starts. It tells the command what went wrong over its channel, and logs JSON lines.
+// Program of a worker: what `acode worker` starts.
 
 import { hostname, tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { AcodeError } from '@acode/sandbox';
-import type { Logger } from '@acode/sandbox';
 import { openEngine } from '../connect/open-engine.ts';
+import { logger, onStopSignals, startService } from '../connect/service-program.ts';
 import { makeKeys } from '../tasks/signature.ts';
 import { readWorkerFile } from './file.ts';
 import { WorkerMetrics } from './metrics.ts';
 import { Worker } from './worker.ts';
 
-const FAILED = 125;
 const { env } = process;
-
-function line(level: string, fields: Readonly<Record<string, unknown>>, message: string): void {
-  process.stderr.write(`${JSON.stringify({ at: new Date().toISOString(), level, ...fields, message })}\n`);
-}
-
-const logger: Logger = {
-  debug: () => undefined,
-  info: (fields, message) => line('info', fields, message),
-  warn: (fields, message) => line('warn', fields, message),
-  error: (fields, message) => line('error', fields, message),
-};
 
 function directories(): { readonly config: string; readonly root: string; readonly runtime: string } {
   const { homedir, uid } = userInfo();
@@ -49,7 +36,7 @@ async function work(path: string | undefined, metricsPort: number | null): Promi
     stop.abort(new Error('stopped'));
     void worker?.close(again ? 0 : undefined).then(() => process.exit(0));
   };
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, signalled);
+  onStopSignals(signalled);
   const engine = await openEngine(file, stop.signal);
   const metrics = new WorkerMetrics(file, engine);
   const observe = metrics.observe.bind(metrics);
@@ -71,16 +58,4 @@ async function main(): Promise<void> {
   else await work(values.file, values.metrics === undefined ? null : Number(values.metrics));
 }
 
-try {
-  await main();
-} catch (error) {
-  const told =
-    error instanceof AcodeError ? error.toJSON() : { message: error instanceof Error ? error.message : String(error) };
-  if (process.connected) process.send?.(told, undefined, undefined, () => process.exit(FAILED));
-  else {
-    line('error', { ...told }, 'the worker could not start');
-    process.exitCode = FAILED;
-  }
-}
-// The channel is for errors of the start: it keeps no worker alive, nor does its end stop one.
-if (process.connected) process.channel?.unref();
+await startService('worker', main);

@@ -1,7 +1,7 @@
 // Errors: the one class, made from a row of the table; tables of other packages; errors as data.
 
 import type { RuleId } from './denials.ts';
-import { ERRORS } from './error-table.ts';
+import { ERRORS, entry as errorEntry } from './error-table.ts';
 import type { AnyEntry, ErrorCode, ErrorContexts, ErrorEntry, ErrorFindings } from './error-table.ts';
 import type { RiskyChange, RunResult } from './result.ts';
 import type { Setting } from './setting.ts';
@@ -154,6 +154,29 @@ export function defineErrors<Rows extends Readonly<Record<string, AnyEntry>>>(ro
       return new AcodeError<string>(code, context, { ...options, row });
     },
   };
+}
+
+/**
+ * An error of another package’s table, made again from its data: its texts come with it.
+ *
+ * @example
+ * throw errorOfOtherTable({ code: 'ACODE-FLT-001', message: 'The host build-9 did not answer.', hint: '', exitStatus: 125, context: {} });
+ */
+export function errorOfOtherTable({
+  code,
+  message,
+  hint,
+  exitStatus,
+  context,
+}: Pick<ErrorJson, 'code' | 'message' | 'hint' | 'exitStatus'> & { readonly context: object }): AcodeError {
+  const row = errorEntry<object>({
+    title: code,
+    message: () => message,
+    hint: () => hint,
+    exit: exitStatus,
+    example: {},
+  });
+  return new AcodeError<string>(code, context, { row });
 }
 
 /** An error as data: what `JSON.stringify` makes of an {@link AcodeError}. */
