@@ -66,7 +66,7 @@ describe.skipIf(withoutEngines)('at a terminal', () => {
     });
     expect(status).toBe(130);
     // What a stopped command left is scanned by a process that goes on.
-    expect(text).toMatch(/acode: stopped by SIGINT\.\n$/);
+    expect(text).toMatch(/acode: stopped by Ctrl-C: the command was killed\.\n$/);
     expect(await bench.left()).toEqual([]);
   });
 

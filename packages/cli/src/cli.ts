@@ -187,9 +187,7 @@ class CommandLine {
       const enough = signal.aborted ? AbortSignal.timeout(PARTIAL_RESULT_MS) : signal;
       await call.printJson('acode.error/1', { code, message, hint, context, correlationId, settings }, enough);
     } else if (interruption.name !== null) {
-      // A terminal has shown `^C` where the cursor was.
-      const echoed = this.#around.stderr.isTerminal && interruption.name === 'SIGINT';
-      await call.say(`${echoed ? '\n' : ''}acode: stopped by ${interruption.name}.\n`);
+      await call.say(stoppedText(error, interruption.name, this.#around.stderr.isTerminal));
     } else if (error instanceof UsageError && error.help !== '') {
       await call.say(await this.#withExamples(error.help));
     } else {
@@ -198,6 +196,14 @@ class CommandLine {
     if (!this.#options.json) for (const line of leftBy(error)) await call.say(`acode: ${oneLine(line)}\n`);
     return report.exitStatus;
   }
+}
+
+function stoppedText(error: unknown, signal: string, isTerminal: boolean): string {
+  if (!isTerminal || signal !== 'SIGINT') return `acode: stopped by ${signal}.\n`;
+  // A sandbox ends at once, whatever its command makes of signals.
+  const isKilled = error instanceof AcodeError && error.is('ACODE-SBX-014') && error.context.result !== undefined;
+  // The terminal has shown `^C` where the cursor was.
+  return `\nacode: stopped by Ctrl-C${isKilled ? ': the command was killed' : ''}.\n`;
 }
 
 async function explained(error: unknown): Promise<unknown> {
