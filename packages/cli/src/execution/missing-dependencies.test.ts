@@ -26,21 +26,17 @@ describe('missing dependencies', () => {
   };
 
   it.each([
-    [
-      { 'package.json': PROJECT, 'package-lock.json': '{}' },
-      '.',
-      '--fill-cache npm --network allow=npm:install -- npm ci`',
-    ],
+    [{ 'package.json': PROJECT, 'package-lock.json': '{}' }, '.', '`acode run --network allow=npm:install -- npm ci`'],
     [{ 'package.json': PROJECT }, '.', '-- npm install`'],
     [
       { 'package.json': PROJECT, 'yarn.lock': '' },
       '.',
-      '--fill-cache yarn --network allow=npm:install,registry.yarnpkg.com -- yarn install`',
+      '`acode run --network allow=npm:install,registry.yarnpkg.com -- yarn install`',
     ],
     [{ 'package.json': PROJECT, 'pnpm-lock.yaml': '' }, '.', '-- pnpm install --frozen-lockfile`'],
     [{ 'a/package.json': PROJECT, 'a/src/x': '' }, 'a/src', '-- npm install`'],
     [{ 'requirements.txt': 'pytest' }, '.', '"python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"`'],
-    [{ 'pyproject.toml': '' }, '.', '--fill-cache pip --network allow=pypi "python3 -m venv .venv'],
+    [{ 'pyproject.toml': '' }, '.', '`acode run --network allow=pypi "python3 -m venv .venv'],
   ])('of %j in %s are installed by %s', async (files, inside, install) => {
     expect(await found(files, inside)).toContain(install);
   });

@@ -8,10 +8,10 @@ import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
 import type { Place } from '../workspace.ts';
 
 const NODE = [
-  { lock: 'pnpm-lock.yaml', cache: 'pnpm', install: 'pnpm install --frozen-lockfile' },
-  { lock: 'yarn.lock', cache: 'yarn', install: 'yarn install' },
-  { lock: 'package-lock.json', cache: 'npm', install: 'npm ci' },
-  { lock: '', cache: 'npm', install: 'npm install' },
+  { lock: 'pnpm-lock.yaml', tool: 'pnpm', install: 'pnpm install --frozen-lockfile' },
+  { lock: 'yarn.lock', tool: 'yarn', install: 'yarn install' },
+  { lock: 'package-lock.json', tool: 'npm', install: 'npm ci' },
+  { lock: '', tool: 'npm', install: 'npm install' },
 ] as const;
 const PYTHON = [
   { file: 'requirements.txt', install: '.venv/bin/pip install -r requirements.txt' },
@@ -30,8 +30,8 @@ const HOSTS = {
 export interface MissingDependencies {
   /** What points to that, as a part of a sentence. */
   readonly why: string;
-  /** The cache that is filled. */
-  readonly cache: keyof typeof HOSTS;
+  /** The tool that installs them. */
+  readonly tool: keyof typeof HOSTS;
   /** What installs them, as it is typed after the options of acode. */
   readonly install: string;
 }
@@ -54,13 +54,13 @@ export async function missingDependencies(
 ): Promise<string | null> {
   const found = await findMissingDependencies(place, ended);
   if (!found) return null;
-  return `the dependencies of this project may not be installed: ${found.why}. Install them: \`${installLine(found, ended?.chosenImage)}\`. If a project image has them, add --deps.`;
+  return `the dependencies of this project may not be installed: ${found.why}. To install them: \`${installLine(found, ended?.chosenImage)}\`. Then run this again.`;
 }
 
 /** What a user types to install them. */
-export function installLine({ cache, install }: MissingDependencies, image?: string): string {
+export function installLine({ tool, install }: MissingDependencies, image?: string): string {
   const chosen = image === undefined ? '' : `--image ${quoted(image)} `;
-  return `acode sandbox exec ${chosen}--fill-cache ${cache} --network allow=${HOSTS[cache]} ${install}`;
+  return `acode run ${chosen}--network allow=${HOSTS[tool]} ${install}`;
 }
 
 /**
@@ -86,9 +86,9 @@ async function missingModules(directory: string, root: string, ended?: NotFound)
   if (!GROUPS.some(key => hasEntries(memberOf(project, key))) || !mayBeOf(ended, RUNS_PACKAGES, wordsOf(project)))
     return null;
   for (const above of upwards(root, directory)) if (await hasFiles(join(above, 'node_modules'))) return null;
-  for (const { lock, cache, install } of NODE)
+  for (const { lock, tool, install } of NODE)
     if (lock === '' || (await exists(join(directory, lock))))
-      return { why: 'there is no node_modules beside package.json', cache, install: `-- ${install}` };
+      return { why: 'there is no node_modules beside package.json', tool, install: `-- ${install}` };
   return null;
 }
 
@@ -124,7 +124,7 @@ async function missingEnvironment(directory: string, ended?: NotFound): Promise<
     for (const name of ['.venv', 'venv']) if (await hasFiles(join(directory, name))) return null;
     return {
       why: `there is no .venv beside ${file}`,
-      cache: 'pip',
+      tool: 'pip',
       install: `"python3 -m venv .venv && ${install}"`,
     };
   }
