@@ -165,7 +165,7 @@ function hostRule(entry: string, verdict: 'allow' | 'deny'): Parsed {
   const [, name = '', number] = /^(.*?)(?::(\d{1,5}))?$/.exec(rest) ?? [];
   if (name === HOST_SERVICE) return hostService(number);
   const isDomain = verdict === 'deny' && /^\*\.[a-z][a-z0-9-]*$/i.test(name);
-  const fault = isDomain ? null : nameFault(name);
+  const fault = isDomain ? null : nameFault(name, number);
   return fault ?? namedRule(name.toLowerCase(), protocolOf(scheme), number);
 }
 
@@ -248,19 +248,28 @@ function hostService(number: string | undefined): Parsed {
   return { rules: [{ id: `allow/host:${port}`, host: HOST_SERVICE, port, protocol: 'tcp', mode: 'pass' }] };
 }
 
-function nameFault(name: string): EntryFault | null {
+function nameFault(name: string, port = '<port>'): EntryFault | null {
   const bare = name.replace(/^\*\./, '');
   if (bare !== HOST_SERVICE && parseHost(bare) !== null) return null;
+  // Of a service of this machine people write what they write outside.
+  if (/^(?:.*\.)?localhost$|^(?:127\.[\d.]+|0\.0\.0\.0|\[?::1\]?)$/i.test(bare)) return ofThisMachine(port);
   if (/^[\d.]+$|^\[|^[\da-f]*:[\da-f:.]*(?:%|$)|^0x/i.test(bare))
     return {
-      reason: 'is an IP address',
-      remedy: 'Write the name of the host. For a service of this machine write host:<port> in your own configuration',
+      reason: 'is an IP address, and a list takes host names only',
+      remedy:
+        'Write the name of that machine. If it has none, give it one in /etc/hosts of this machine, such as db.internal. If its address is private, allow that: `acode config set --add sandbox.network.private_hosts <name>`',
     };
-  if (/^localhost$|\.localhost$/i.test(bare))
-    return { reason: 'is this host', remedy: 'Write host:<port> in your own configuration, for one service of it' };
   if (name.startsWith('*.') && /^[a-z]+$/i.test(bare))
     return { reason: 'is a whole top-level domain', remedy: 'Name a domain of somebody’s own, such as *.example.com' };
   if (bare.includes('*')) return { reason: 'has * elsewhere than as its first label', remedy: FORM };
   if (bare.endsWith('.')) return { reason: 'ends in a dot', remedy: `Write ${bare.slice(0, -1)}` };
   return { reason: 'is neither a preset nor the full name of a host', remedy: FORM };
+}
+
+function ofThisMachine(port: string): EntryFault {
+  const entry = `host:${port}`;
+  return {
+    reason: 'would be the sandbox itself, not this machine',
+    remedy: `To let sandboxes reach port ${port} of this machine: \`acode config set --add sandbox.network.allow ${entry}\`. Then write ${entry} instead, in the command too: the word host is literal`,
+  };
 }

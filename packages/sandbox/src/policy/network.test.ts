@@ -166,13 +166,13 @@ describe('a network by name', () => {
     expect(() => resolve({ network: { name } }, user)).toThrow(
       notAvailable(
         'a sandbox never shares the network of this machine.',
-        'use policy.network: bridge, which needs your consent once: `acode config set sandbox.network.allow_bridge true`',
+        'policy.network: bridge, which needs your consent once: `acode config set sandbox.network.allow_bridge true`',
       ),
     );
     // Who has consented is not asked again.
     const consented = 'sandbox: { network: { allow_bridge: true } }';
     expect(() => resolve({ network: { name } }, consented)).toThrow(
-      notAvailable('a sandbox never shares', 'use policy.network: bridge. To reach a server'),
+      notAvailable('a sandbox never shares', '(policy.ports: 3000): policy.network: bridge.'),
     );
   });
 
@@ -405,7 +405,7 @@ describe('an allow-list of hosts', () => {
     ['npm:instal', 'You probably mean npm:install'],
     ['gihub:read', 'You probably mean github:read'],
     ['tcp:db.example', 'has no port'],
-    ['localhost', 'is this host'],
+    ['localhost', 'acode config set --add sandbox.network.allow host:<port>'],
   ])('refuses %s with what to write instead', (entry, part) => {
     const said = expect.objectContaining({ code: 'ACODE-SBX-017' }) as Error;
     expect(() => resolve(allow(entry))).toThrow(said);

@@ -16,7 +16,7 @@ import type { PolicyRules } from '../contract/host.ts';
 import type { NetworkMode } from '../contract/network.ts';
 import type { Denial, Remedy } from '../contract/denials.ts';
 import { text } from '../contract/wording.ts';
-import type { SettingReference, Text } from '../contract/wording.ts';
+import type { FieldReference, SettingReference, Text } from '../contract/wording.ts';
 import { withCredentials } from './credentials.ts';
 import { builtInValue, pick, placeOf, resolveMode, setting, sourceIn, sourceOf } from './layers.ts';
 import type { Layers, Mode } from './layers.ts';
@@ -379,7 +379,8 @@ function assertNamed(network: Sourced<string>, layers: Layers): void {
 
 function refuseReserved(name: string, layers: Layers): void {
   if (/^host$/i.test(name)) {
-    const remedy = text`Leave it out for no network, or use ${bridgeAsked(layers)}. To reach a server in the sandbox from this machine, also publish its port: ${{ field: 'policy.ports', value: 3000 }}.`;
+    const list = (value: string): FieldReference => ({ field: 'policy.network', value: `allow=${value}` });
+    const remedy = text`To reach certain hosts: ${list('<host>')}. To reach a service of this machine: ${list('host:<port>')} (the word host is literal), after \`acode config set --add ${ALLOW} host:<port>\`. For no network: ${{ field: 'policy.network', value: 'none' }}. To reach every host, or to publish a port of the sandbox here (${{ field: 'policy.ports', value: 3000 }}): ${bridgeAsked(layers)}.`;
     throw denied(name, 'a sandbox never shares the network of this machine', null, remedy);
   }
   if (RESERVED.test(name)) {
@@ -392,7 +393,7 @@ function refuseReserved(name: string, layers: Layers): void {
 function refuseEntry(name: string): void {
   const list = { field: 'policy.network', value: `allow=${name}` } as const;
   if (PRESET_NAMES.includes(name))
-    throw denied(name, 'it is a preset of allow-lists', null, text`To reach its hosts and nothing else, use ${list}.`);
+    throw denied(name, 'it is an allow-list preset', null, text`To reach its hosts and nothing else, use ${list}.`);
   if (DOMAIN.test(name))
     throw denied(
       name,
