@@ -46,7 +46,7 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('the budget of %s',
       new RegExp(`${name} used up its budget of tokens after \\d+ s, \\d+ requests and \\d+ tokens`),
     );
     expect(stderr).toContain(
-      `the command was stopped: its budget of ${TOKENS} tokens is used up, set by --budget. Ask for less at a time; or give it more: --budget tokens=${2 * TOKENS}.`,
+      `the command was stopped at its budget of ${TOKENS} tokens, set by --budget. Ask for less at a time; or give it more: --budget tokens=${2 * TOKENS}.`,
     );
     expect(stderr).toMatch(/1 added, 0 changed, 0 deleted, in the fork/);
     expect([...host.keys]).toHaveLength(1);

@@ -142,9 +142,7 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('%s in a sandbox', 
     // opencode has no sandbox of its own.
     expect(stderr).toMatch(name === 'opencode' ? /runs in a sandbox/ : /acode is the wall/);
     expect(stderr).toMatch(new RegExp(`in the fork ${name}`));
-    expect(stderr).toMatch(
-      new RegExp(`connection to ${TWO}:${canary.port} is not on the allow-list, set by the preset`),
-    );
+    expect(stderr).toMatch(new RegExp(`the host ${TWO}:${canary.port} is not on the allow-list .set by the preset`));
     for (const refused of ['169.254.169.254:80', host.host])
       expect(stderr).toContain(`a request to ${refused} is not one`);
     expect(stderr).toMatch(/empty inside.*: \.env\./);

@@ -23,7 +23,7 @@ describe.skipIf(withoutEngines).each(engines)('after a run on $name', engine => 
   it('a workspace that is read-only is told with the option that made it so', async () => {
     const { stderr } = await bench.exec(['--readonly', 'echo x > ./made']);
     expect(stderr).toMatch(
-      /acode: denied: the workspace is read-only, set by --readonly\.\n├▶ rule: read-only\.workspace\n[^]*╰▶ hint: .*leave --readonly out/,
+      /acode: denied: the workspace is read-only \(set by --readonly\)\.\n├▶ rule: read-only\.workspace\n[^]*╰▶ hint: .*leave --readonly out/,
     );
   });
 

@@ -129,7 +129,7 @@ describe.skipIf(withoutEngines).each(engines)('acode sandbox exec on $name', eng
         '--max-output',
         '1k',
         'head -c 10000 /dev/zero',
-        /8976 bytes of output .*output limit of 1 KiB, set by --max-output/,
+        /last 8\.8 KiB of output .*output limit of 1 KiB, set by --max-output/,
       ],
       ['--tmp', '1m', 'dd if=/dev/zero of=/tmp/x bs=1M count=3', /storage limit of 1 MiB, set by --tmp\.[^]*--tmp 2/],
     ])('prints the limit of %s that the command reached', async (option, value, line, printed) => {

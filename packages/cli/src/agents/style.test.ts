@@ -26,7 +26,7 @@ describe('a denial of an agent', () => {
     ['--allow', withoutNetwork, ['npm:install'], 'npm:install'],
   ])('by an allow-list was set by %s', (setBy, preset, allow, list) => {
     const line = denialLine(unlisted(list), agentStyle(preset, { allow }));
-    expect(line).toContain(`evil.example:443 is not on the allow-list, set by ${setBy}. `);
+    expect(line).toContain(`evil.example:443 is not on the allow-list (set by ${setBy}). `);
     // What the preset allows is allowed again without being typed.
     expect(line).toContain(`Allow it: --allow ${[...allow, 'evil.example'].join(',')}.`);
   });

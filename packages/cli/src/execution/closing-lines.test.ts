@@ -102,10 +102,10 @@ describe('the lines after a run', () => {
       {
         text: 'limit reached: a process was killed at the memory limit of 64 MiB, set by --memory.',
         details: [['code', 'ACODE-SBX-004']],
-        hint: 'Use less memory; or raise the limit: --memory 128m (configured ceilings still apply).',
+        hint: 'Use less memory; or raise the limit: --memory 128m (up to the maximum in your configuration).',
       },
       {
-        text: 'denied: the sandbox’s own file system is read-only, set by the built-in rules.',
+        text: 'denied: the sandbox’s own file system is read-only (built-in rule).',
         details: [
           ['rule', 'read-only.root'],
           ['note', 'suspected write to "x ?? hint: y"'],
@@ -129,17 +129,17 @@ describe('the lines after a run', () => {
     [
       'a limit that an option set',
       memory,
-      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory. Use less memory; or raise the limit: --memory 128m (configured ceilings still apply).',
+      'ACODE-SBX-004: a process was killed at the memory limit of 64 MiB, set by --memory. Use less memory; or raise the limit: --memory 128m (up to the maximum in your configuration).',
     ],
     [
       'time that a file limits',
       time({ value: 2000, layer: 'user', where: '/home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds)' }),
-      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds). Make the command do less; or raise the limit: --timeout 4 (configured ceilings still apply).',
+      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by your configuration, /home/u/config.yml:3:5 (sandbox.defaults.timeout_seconds). Make the command do less; or raise the limit: --timeout 4 (up to the maximum in your configuration).',
     ],
     [
       'a network that seems to have been wanted, and what a program printed in its own words',
       network,
-      'denied: the sandbox has no network, set by the built-in default. Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network allow=npm:install. [suspected use of the network: "bad address policy.network"]',
+      'denied: the sandbox has no network (built-in default). Retrying does not help. Put what the command needs into the workspace, the image or a cache (docs/caches.md); or ask for --network allow=npm:install. [suspected use of the network: "bad address policy.network"]',
     ],
     [
       'a network that no air-gapped sandbox has',
@@ -153,22 +153,22 @@ describe('the lines after a run', () => {
         count: 1,
         remedies: [{ kind: 'work-offline' }, { kind: 'unset-variable', field: 'ACODE_MODE' }],
       },
-      'denied: air-gapped mode: no sandbox has a network, set by the environment, ACODE_MODE. Retrying does not help. Work without a network; or unset ACODE_MODE if the task really needs a network. [the network bridge was asked for by --network]',
+      'denied: air-gapped mode: no sandbox has a network (set by the environment, ACODE_MODE). Retrying does not help. Work without a network; or unset ACODE_MODE if the task really needs a network. [the network bridge was asked for by --network]',
     ],
     [
       'a workspace that is read-only',
       workspace,
-      'denied: the workspace is read-only, set by --readonly. Retrying does not help. Write to /tmp or the home directory; or leave --readonly out.',
+      'denied: the workspace is read-only (set by --readonly). Retrying does not help. Write to /tmp or the home directory; or leave --readonly out.',
     ],
     [
       'a workspace that a file made read-only',
       { ...workspace, setBy: { value: 'readonly', layer: 'user', where: 'c.yml:2:3' } },
-      'denied: the workspace is read-only, set by your configuration, c.yml:2:3. Retrying does not help. Write to /tmp or the home directory; or change that setting in c.yml:2:3.',
+      'denied: the workspace is read-only (set by your configuration, c.yml:2:3). Retrying does not help. Write to /tmp or the home directory; or change that setting in c.yml:2:3.',
     ],
     [
       'a root that is read-only',
       root,
-      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to the workspace, /tmp or the home directory; or choose an image that already has what must be installed: --image. [suspected write to "/usr/x"]',
+      'denied: the sandbox’s own file system is read-only (built-in rule). Retrying does not help. Write to the workspace, /tmp or the home directory; or choose an image that already has what must be installed: --image. [suspected write to "/usr/x"]',
     ],
   ])('tell about %s', (_, denial, line) => {
     expect(linesOf(denial)).toEqual([line]);
@@ -184,27 +184,27 @@ describe('the lines after a run', () => {
     [
       'its own time, that it can ask for more',
       time({ value: 2000, layer: 'request', where: 'timeoutMs' }),
-      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by --timeout. Make the command do less; or raise the limit: --timeout 4 (configured ceilings still apply).',
+      'ACODE-SBX-007: the command was stopped at the time limit of 2 s, set by --timeout. Make the command do less; or raise the limit: --timeout 4 (up to the maximum in your configuration).',
     ],
     [
       'the sandbox’s time, that less was given than was asked for',
       time(DEFAULT, 5000),
-      'ACODE-SBX-007: the command was stopped at the time limit of 5 s, set by the built-in default. Make the command do less; or create another sandbox: `acode sandbox create --timeout 10`, since limits are the sandbox’s own (--timeout 9 was lowered to 5, the most that this one allows).',
+      'ACODE-SBX-007: the command was stopped at the time limit of 5 s (built-in default). Make the command do less; or create another sandbox: `acode sandbox create --timeout 10`, since limits are the sandbox’s own (--timeout 9 was lowered to 5, the most that this one allows).',
     ],
     [
       'a root that is read-only, how to have another image',
       { ...root, suspected: 'x' },
-      'denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to the workspace, /tmp or the home directory; or create another sandbox: `acode sandbox create --image <image>` of an image that already has what must be installed. [suspected write to "x"]',
+      'denied: the sandbox’s own file system is read-only (built-in rule). Retrying does not help. Write to the workspace, /tmp or the home directory; or create another sandbox: `acode sandbox create --image <image>` of an image that already has what must be installed. [suspected write to "x"]',
     ],
     [
       'a mount that is read-only, how to have it writable',
       mount,
-      'denied: the mount /d is read-only, set by --mount when the sandbox was created. Retrying does not help. Write to /tmp; or create another sandbox: `acode sandbox create --mount source:target:rw`.',
+      'denied: the mount /d is read-only (set by --mount when the sandbox was created). Retrying does not help. Write to /tmp; or create another sandbox: `acode sandbox create --mount source:target:rw`.',
     ],
     [
       'a workspace that is read-only, the same',
       workspace,
-      'denied: the workspace is read-only, set by --readonly when the sandbox was created. Retrying does not help. Write to /tmp or the home directory; or create another sandbox without --readonly.',
+      'denied: the workspace is read-only (set by --readonly when the sandbox was created). Retrying does not help. Write to /tmp or the home directory; or create another sandbox without --readonly.',
     ],
   ])('tell in a sandbox that exists of %s', (_, denial, line) => {
     expect(closingLines({ ...result, denials: [denial] }, ['x'], { existing: { timeoutMs: 9000 } })).toEqual([line]);
@@ -268,7 +268,7 @@ describe('the lines after a run', () => {
       'Retrying does not help. Allow it for this command: --network allow=pypi,npm:install,a.example.',
     ]);
     expect(notices[0]?.text).toBe(
-      'denied: the connection to registry.npmjs.org:443 is not on the allow-list, set by --network.',
+      'denied: the host registry.npmjs.org:443 is not on the allow-list (set by --network).',
     );
   });
 

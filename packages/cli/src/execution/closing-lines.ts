@@ -84,10 +84,10 @@ function asNotice(text: string): Notice {
 
 /** A denial in the layout of an error: what happened, its code or rule, what to type next. */
 function denialNotice(denial: Denial, style: DenialStyle = STYLE): Notice {
-  const { what, setBy, remedy, note } = denialParts(denial, style);
+  const { summary, remedy, note } = denialParts(denial, style);
   const code = limitError({ denials: [denial] })?.code;
   return {
-    text: `${code === undefined ? 'denied' : 'limit reached'}: ${what}, set by ${setBy}.`,
+    text: `${code === undefined ? 'denied' : 'limit reached'}: ${summary}.`,
     details: [
       code === undefined ? ['rule', denial.rule] : ['code', code],
       // It may quote what the command printed, which must not look like a line of ours.
@@ -99,9 +99,9 @@ function denialNotice(denial: Denial, style: DenialStyle = STYLE): Notice {
 
 /** The same in one line, for JSON and for lists. */
 export function denialLine(denial: Denial, style: DenialStyle = STYLE): string {
-  const { what, setBy, remedy, note } = denialParts(denial, style);
+  const { summary, remedy, note } = denialParts(denial, style);
   // The note may quote what the command printed: it stands last, where it can pass for nothing of ours.
-  return `${codeOf(denial)}: ${what}, set by ${setBy}. ${remedy}${note === null ? '' : ` [${note}]`}`;
+  return `${codeOf(denial)}: ${summary}. ${remedy}${note === null ? '' : ` [${note}]`}`;
 }
 
 // What installs packages needs only these options, and later commands nothing.
@@ -123,7 +123,7 @@ export function shortened(remedy: Remedy, { rule, setBy }: Denial): Text | null 
   if (rule === 'network.not-listed' && remedy.kind === 'change-request')
     return ['allow it for this command: ', { field: remedy.field, value: remedy.suggested }];
   if (remedy.kind === 'change-request' && remedy.field === 'policy.fork')
-    return 'add --fork: git can commit in a fork, and `acode fork apply --branch <name>` brings the commits here';
+    return 'to let it commit, add --fork: `acode fork apply --branch <name>` then brings the commits here, and nothing else of .git';
   if (remedy.kind === 'change-on-host') return 'make the change yourself, outside the sandbox';
   if (remedy.kind !== 'change-request' || remedy.field !== 'policy.workspace') return null;
   return setBy.layer === 'request' ? 'leave --readonly out' : `change that setting in ${setBy.where}`;

@@ -31,7 +31,8 @@ function elsewhere(remedy: Remedy, denial: Denial, timeoutMs: number | undefined
   if (remedy.kind === 'provide-offline')
     return 'put what commands need into the workspace (`acode sandbox exec --fill-cache npm --network allow=npm:install -- npm ci` fetches into it) or into the image (`acode sandbox build-image`)';
   if (remedy.kind !== 'change-request') return null;
-  if (remedy.field === 'policy.fork') return `${created('--fork')}, where git can commit`;
+  if (remedy.field === 'policy.fork')
+    return `to let it commit, ${created('--fork')}; \`acode fork apply --branch <name>\` then brings the commits here, and nothing else of .git`;
   return remedy.field === 'policy.workspace'
     ? 'create another sandbox without --readonly'
     : created(OPTION_TERMS.field(remedy.field, remedy.suggested));

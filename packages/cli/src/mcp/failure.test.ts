@@ -90,7 +90,7 @@ describe('what to do next that a model is told', () => {
   it('names the argument where there is one, and quotes what was inferred last', () => {
     const [told] = toldDenials([root]);
     expect(denialText(told!)).toBe(
-      'Denied: the sandbox’s own file system is read-only, set by the built-in rules. Retrying does not help. Write to /tmp; or choose an image that already has what must be installed: the argument image. [suspected write to "/etc/x"]',
+      'Denied: the sandbox’s own file system is read-only (set by the built-in rules). Retrying does not help. Write to /tmp; or choose an image that already has what must be installed: the argument image. [suspected write to "/etc/x"]',
     );
   });
 });

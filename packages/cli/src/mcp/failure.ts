@@ -76,7 +76,7 @@ export function toldDenials(denials: readonly Denial[]): ToldDenial[] {
 
 /** A denial in words. The note may quote what a command printed, and so it stands last. */
 export function denialText({ what, setBy, remedy, note }: ToldDenial): string {
-  return `Denied: ${what}, set by ${setBy}. ${remedy}${note === undefined ? '' : ` [${note}]`}`;
+  return `Denied: ${what} (set by ${setBy}). ${remedy}${note === undefined ? '' : ` [${note}]`}`;
 }
 
 function denialsOf(error: unknown): readonly Denial[] {

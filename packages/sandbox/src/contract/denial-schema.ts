@@ -38,7 +38,11 @@ const remedy: z.ZodType<Remedy> = z.discriminatedUnion('kind', [
   }),
   z.strictObject({ kind: z.literal('add-setting'), field: z.string(), suggested: z.string() }),
   z.strictObject({ kind: z.literal('unset-variable'), field: z.string() }),
-  z.strictObject({ kind: z.literal('choose-image'), field: z.literal('policy.image') }),
+  z.strictObject({
+    kind: z.literal('choose-image'),
+    field: z.literal('policy.image'),
+    image: z.string().exactOptional(),
+  }),
   z.strictObject({ kind: z.enum(['leave-out', 'copy-file']), suggested: z.string() }),
   z.strictObject({ kind: z.literal('write-elsewhere'), suggested: z.array(z.enum(['workspace', 'tmp', 'home'])) }),
 ]);

@@ -3,7 +3,7 @@
 
 import type { Denial, Remedy, RuleId, WritablePlace } from './denials.ts';
 import { formatBytes } from './units.ts';
-import { LIBRARY_TERMS, rendered, text } from './wording.ts';
+import { BUILT_IN_RULE, LIBRARY_TERMS, rendered, text } from './wording.ts';
 import type { Terms, Text } from './wording.ts';
 
 /** How one audience puts a denial. */
@@ -17,7 +17,7 @@ export interface DenialStyle {
 const LIBRARY_STYLE: DenialStyle = { terms: LIBRARY_TERMS };
 
 interface RuleText {
-  /** What happened and by which rule, as a clause that “set by …” can follow. */
+  /** What happened and by which rule, as a clause that who set it can follow. */
   readonly what: (denial: Denial) => string;
   /** What `use-less` means for it, as a clause. */
   readonly less?: string;
@@ -32,9 +32,11 @@ const seconds = ({ value }: Denial): string => `${Number(value) / 1000} s`;
 const path = ({ value }: Denial): string => String(value);
 // As a person names it, who stands in the workspace.
 const pathInWorkspace = (denial: Denial): string => path(denial).replace(/^\/workspace\/(?=.)/, '');
+const isGit = (denial: Denial): boolean => /(?:^|\/)\.git$/.test(path(denial));
 const isOfState = ({ remedies }: Denial): boolean =>
   remedies.some(remedy => remedy.kind === 'raise-limit' && remedy.field.startsWith('policy.state'));
 const WRITE = 'suspected write to';
+const FROM_OUTPUT = 'inferred from the output';
 
 const RULES: Readonly<Record<RuleId, RuleText>> = {
   'limit.time': {
@@ -50,18 +52,19 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     less: 'start fewer processes at once',
   },
   'limit.output': {
-    what: denial => `${droppedText(denial)} dropped at the output limit of ${bytes(denial)}`,
+    what: denial =>
+      `${droppedText(denial)} dropped, and what came before was kept, at the output limit of ${bytes(denial)}`,
     less: 'print less, or print to a file in the workspace',
   },
   'limit.tmp': {
     what: denial => `/tmp or the home directory was full at the temporary storage limit of ${bytes(denial)}`,
     less: 'write large files to the workspace',
-    sign: 'suspected from',
+    sign: FROM_OUTPUT,
   },
   'limit.open-files': {
     what: ({ value }) => `a program could open no more files at the open file limit of ${value}`,
     less: 'open fewer files at once',
-    sign: 'suspected from',
+    sign: FROM_OUTPUT,
   },
   'limit.network-time': {
     what: denial =>
@@ -75,11 +78,11 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     less: 'fetch less',
   },
   'limit.requests': {
-    what: ({ value }) => `the command was stopped: its budget of ${value} requests is used up`,
+    what: ({ value }) => `the command was stopped at its budget of ${value} requests`,
     less: 'ask for less at a time',
   },
   'limit.tokens': {
-    what: ({ value }) => `the command was stopped: its budget of ${value} tokens is used up`,
+    what: ({ value }) => `the command was stopped at its budget of ${value} tokens`,
     less: 'ask for less at a time',
   },
   'limit.disk': {
@@ -87,7 +90,7 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
       denial.effect === undefined
         ? `the fork was full at its hard disk limit of ${bytes(denial)}`
         : `the command was stopped: ${isOfState(denial) ? 'its state directory' : 'its fork'} reached the disk limit of ${bytes(denial)}`,
-    sign: 'suspected from',
+    sign: FROM_OUTPUT,
     less: 'write less, or take changes back (`acode fork undo`)',
   },
   'limit.free-space': {
@@ -104,7 +107,7 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     what: ({ value, suspected }) =>
       value === null || value === undefined
         ? `${suspected === undefined ? 'further hosts that the command asked for are' : 'a host that the command asked for is perhaps'} not on the allow-list`
-        : `the connection to ${value} is not on the allow-list`,
+        : `the host ${value} is not on the allow-list`,
     final: true,
     sign: 'suspected use of the network:',
   },
@@ -117,12 +120,12 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
     what: ({ value }) => `a request to ${value} is not one that the allow-list lets through`,
     final: true,
   },
-  'root.none': { what: () => 'a sandbox has no root', final: true, sign: 'suspected from' },
+  'root.none': { what: () => 'nothing runs as root in a sandbox', final: true, sign: FROM_OUTPUT },
   'read-only.root': { what: () => 'the sandbox’s own file system is read-only', final: true, sign: WRITE },
   'read-only.workspace': { what: () => 'the workspace is read-only', final: true, sign: WRITE },
   'read-only.protected': {
     what: denial =>
-      `${pathInWorkspace(denial)} is read-only in a sandbox, because tools on this machine trust what is in it`,
+      `${pathInWorkspace(denial)} is read-only in a sandbox, because ${isGit(denial) ? 'git on this machine runs what is configured there' : 'programs on this machine trust what is in it'}`,
     final: true,
     sign: WRITE,
   },
@@ -142,6 +145,8 @@ const RULES: Readonly<Record<RuleId, RuleText>> = {
 
 /** The parts of a text about a denial. */
 export interface DenialParts {
+  /** What happened, by which rule and who set it, as a clause. */
+  readonly summary: string;
   /** What happened and by which rule, as a clause. */
   readonly what: string;
   /** The layer that set the rule. */
@@ -171,8 +176,7 @@ function styleOf(style: DenialStyle | number | undefined): DenialStyle {
 /** The same with its references, to stand inside another text. */
 export function denialWording(denial: Denial, style: DenialStyle = LIBRARY_STYLE): Text {
   const note = noteOf(denial);
-  const what = capitalised(RULES[denial.rule].what(denial));
-  const sentences = text`${what}, set by ${{ source: denial.setBy }}. ${remedyOf(denial, style)}`;
+  const sentences = text`${capitalised(summaryOf(denial))}. ${remedyOf(denial, style)}`;
   return note === null ? sentences : text`${sentences} [${note}]`;
 }
 
@@ -181,11 +185,24 @@ export function denialParts(denial: Denial, style?: DenialStyle | number): Denia
   const used = styleOf(style);
   const note = noteOf(denial);
   return {
+    summary: rendered(summaryOf(denial), used.terms),
     what: RULES[denial.rule].what(denial),
     setBy: used.terms.source(denial.setBy),
     remedy: rendered(remedyOf(denial, used), used.terms),
     note: note === null ? null : rendered(note, used.terms),
   };
+}
+
+/** What happened, by which rule and who set it, as a clause. */
+export function summaryOf(denial: Denial): Text {
+  const { rule, setBy } = denial;
+  const what = RULES[rule].what(denial);
+  if (setBy.layer === 'built-in')
+    return `${what} (built-in ${setBy.where === BUILT_IN_RULE.where ? 'rule' : 'default'})`;
+  // A limit is what the clause ends with, and “set by …” can follow it; after any other rule it would hang in the air.
+  return RULES[rule].less === undefined
+    ? text`${what} (set by ${{ source: setBy }})`
+    : text`${what}, set by ${{ source: setBy }}`;
 }
 
 /** What to do next, in sentences. */
@@ -205,7 +222,7 @@ function noteOf({ rule, effect, suspected }: Denial): Text | null {
   if (suspected === undefined) return null;
   if (effect?.kind === 'command-ended')
     return `suspected: it had no network, which may be what it waited for: "${suspected}"`;
-  return `${RULES[rule].sign ?? 'suspected from'} "${suspected}"`;
+  return `${RULES[rule].sign ?? FROM_OUTPUT} "${suspected}"`;
 }
 
 type RemedyOf<Kind extends Remedy['kind']> = Extract<Remedy, { readonly kind: Kind }>;
@@ -214,17 +231,18 @@ type RemedyOf<Kind extends Remedy['kind']> = Extract<Remedy, { readonly kind: Ki
 const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, denial: Denial) => Text } = {
   'use-less': (_, { rule }) => RULES[rule].less ?? 'use less',
   'raise-limit': ({ field, suggested }) =>
-    text`raise the limit: ${{ field, value: suggested }} (configured ceilings still apply)`,
+    text`raise the limit: ${{ field, value: suggested }} (up to the maximum in your configuration)`,
   'change-request': requestClause,
   'change-setting': settingClause,
   'add-setting': ({ field, suggested }) =>
     text`if sandboxes may reach it: ${{ setting: { key: field, value: suggested.split(' '), add: true } }}`,
   'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
-  'choose-image': ({ field }, { rule }) =>
+  'choose-image': ({ field, image }, { rule }) =>
     rule === 'root.none'
-      ? text`install the software in an image of your own: write a Dockerfile with \`FROM <image>\` and \`RUN apt-get update && apt-get install -y <package>\`, build it with \`docker build -t acode-tools .\`, and use ${{ field, value: 'acode-tools' }}`
+      ? text`to install software, write a Dockerfile with \`FROM ${image ?? '<image>'}\` and a line that installs it, such as \`RUN apt-get update && apt-get install -y <package>\`; build it with \`docker build -t acode-tools .\`, and use ${{ field, value: 'acode-tools' }}`
       : text`choose an image that already has what must be installed: ${{ field }}`,
-  'leave-out': ({ suggested }) => `leave ${suggested} out`,
+  'leave-out': ({ suggested }, { rule }) =>
+    rule === 'root.none' ? `run it without ${suggested}` : `leave ${suggested} out`,
   'write-elsewhere': ({ suggested }, { rule }) =>
     rule === 'read-only.protected' ? 'write to another path of the workspace' : `write to ${placesText(suggested)}`,
   'provide-offline': () => 'put what the command needs into the workspace, the image or a cache (docs/caches.md)',
@@ -242,7 +260,8 @@ function clauseOf<Kind extends Remedy['kind']>(remedy: RemedyOf<Kind> & { readon
 
 function requestClause({ field, suggested, consent }: Extract<Remedy, { kind: 'change-request' }>): Text {
   if (field === 'policy.mounts') return text`ask for the mount to be writable: ${{ field, value: suggested }}`;
-  if (field === 'policy.fork') return text`use a fork, where git can commit: ${{ field, value: suggested }}`;
+  if (field === 'policy.fork')
+    return text`to let it commit, use a fork, from which commits come back and nothing else of .git: ${{ field, value: suggested }}`;
   const ask = text`ask for ${{ field, value: suggested }}`;
   if (consent === undefined) return ask;
   return text`${ask}, which needs the user’s consent: ${{ setting: { key: consent, value: true } }}`;
@@ -261,10 +280,11 @@ function placesText(places: readonly WritablePlace[]): string {
 
 function droppedText({ effect }: Denial): string {
   const dropped = effect?.kind === 'output-dropped' ? effect.bytes : 0;
-  return dropped === 1 ? '1 byte of output was' : `${dropped} bytes of output were`;
+  return `the last ${formatBytes(dropped)} of output ${dropped === 1 ? 'was' : 'were'}`;
 }
 
-function capitalised(sentence: Text): Text {
+/** The text as the beginning of a sentence. */
+export function capitalised(sentence: Text): Text {
   const [first = '', ...rest] = typeof sentence === 'string' ? [sentence] : sentence;
   return typeof first === 'string' ? text`${first.charAt(0).toUpperCase()}${first.slice(1)}${rest}` : sentence;
 }

@@ -157,6 +157,8 @@ export type Remedy =
       readonly kind: 'choose-image';
       /** The field of the request. */
       readonly field: 'policy.image';
+      /** The image that the command had, to build another on; absent where there was none. */
+      readonly image?: string;
     }
   | {
       /** Leaves a part of the command out. */

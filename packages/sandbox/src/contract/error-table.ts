@@ -1,6 +1,6 @@
 // The one table of everything that can go wrong: code, context, message, hint, exit status.
 
-import { denialParts, remedyOf } from './denial-text.ts';
+import { capitalised, remedyOf, summaryOf } from './denial-text.ts';
 import type { Denial } from './denials.ts';
 import type { RiskyChange, RiskyKind, RunResult, WebRunResult } from './result.ts';
 import type { Shortage } from './system-error.ts';
@@ -110,8 +110,7 @@ export function engineFaultText({
 }
 
 function limitMessage(denial: Denial): Text {
-  const { what } = denialParts(denial);
-  return text`${what.charAt(0).toUpperCase()}${what.slice(1)}, set by ${{ source: denial.setBy }}.`;
+  return text`${capitalised(summaryOf(denial))}.`;
 }
 
 // An image chosen by language was not named by the caller, so the message has to say why acode chose it.

@@ -76,15 +76,15 @@ describe('a budget that is used up', () => {
     const [denial] = found.filter(({ rule }) => rule.startsWith('limit'));
     expect(denial).toMatchObject({ rule: `limit.${spent}`, value, effect: { kind: 'command-ended' }, setBy: budget });
     expect(denialText(denial!)).toBe(
-      `The command was stopped: its budget of ${value} ${spent} is used up, set by the request, policy.networkLimits.${spent}. Ask for less at a time; or raise the limit: policy.networkLimits.${spent}: ${2 * value} (configured ceilings still apply).`,
+      `The command was stopped at its budget of ${value} ${spent}, set by the request, policy.networkLimits.${spent}. Ask for less at a time; or raise the limit: policy.networkLimits.${spent}: ${2 * value} (up to the maximum in your configuration).`,
     );
   });
 });
 
 describe('output that was left out', () => {
   it.each([
-    [1, '1 byte of output was dropped at'],
-    [2, '2 bytes of output were dropped at'],
+    [1, 'the last 1 byte of output was dropped, and'],
+    [2, 'the last 2 bytes of output were dropped, and'],
   ])('of %i is counted in words that fit', (droppedBytes, what) => {
     const [denial] = all({ droppedBytes, exitCode: 0 });
     expect(denial?.effect).toEqual({ kind: 'output-dropped', bytes: droppedBytes });
@@ -367,10 +367,10 @@ describe('a write to something read-only', () => {
     [
       '/repo/.git/x',
       'read-only.protected',
-      /^\/repo\/\.git is read-only in a sandbox, because .*, set by the built-in rules/,
+      /^\/repo\/\.git is read-only in a sandbox, because git .* \(built-in rule\)/,
     ],
-    ['/data/x', 'read-only.mount', /mount \/data is read-only, set by the request, policy\.mounts/],
-    ['/usr/x', 'read-only.root', /own file system is read-only, set by the built-in rules/],
+    ['/data/x', 'read-only.mount', /mount \/data is read-only \(set by the request, policy\.mounts\)/],
+    ['/usr/x', 'read-only.root', /own file system is read-only \(built-in rule\)/],
   ])('%s names the rule that covers it', (path, rule, sentence) => {
     const [denial, ...more] = all({ stderr: `cp: can't create '${path}': Read-only file system` });
     expect(denial).toMatchObject({ rule, suspected: path });

@@ -112,7 +112,7 @@ function cutNetwork({ networkCut, policy: { networkTimeoutMs } }: DenialFacts): 
   ];
 }
 
-function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denial[] {
+function withoutRoot({ exitCode, spec }: DenialFacts, lines: readonly string[]): Denial[] {
   const signs = exitCode === 0 ? [] : lines.filter(line => ROOT_WORDS.test(line));
   const [sign] = signs;
   if (sign === undefined) return [];
@@ -122,7 +122,7 @@ function withoutRoot({ exitCode }: DenialFacts, lines: readonly string[]): Denia
       setBy: BUILT_IN,
       suspected: quotable(sign),
       count: signs.length,
-      remedies: [...becomingRoot(sign), IMAGE],
+      remedies: [...becomingRoot(sign), spec.image ? { ...IMAGE, image: spec.image.reference } : IMAGE],
     },
   ];
 }
@@ -157,7 +157,7 @@ function readOnlyRule({ spec, policy }: DenialFacts, path: string): Denial[] {
 type Rule = Omit<Denial, 'suspected' | 'count' | 'effect'>;
 type ReadOnlyRule = (mount: MountSpec, policy: EffectivePolicy) => Rule;
 
-const IMAGE: Remedy = { kind: 'choose-image', field: 'policy.image' };
+const IMAGE = { kind: 'choose-image', field: 'policy.image' } as const;
 const EVERYWHERE: Remedy = { kind: 'write-elsewhere', suggested: ['workspace', 'tmp', 'home'] };
 
 // A fork has a .git of its own, where git can commit.

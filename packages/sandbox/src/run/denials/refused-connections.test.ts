@@ -41,7 +41,7 @@ describe('a host that is not listed', () => {
       },
     ]);
     expect(texts(TYPED, refused('registry.npmjs.org', 'not-listed'))).toEqual([
-      "The connection to registry.npmjs.org:443 is not on the allow-list, set by the request, policy.network. Retrying does not help. Ask for policy.network: { allow: ['pypi', 'npm:install'] }.",
+      "The host registry.npmjs.org:443 is not on the allow-list (set by the request, policy.network). Retrying does not help. Ask for policy.network: { allow: ['pypi', 'npm:install'] }.",
     ]);
   });
 
@@ -96,7 +96,7 @@ describe('other refusals', () => {
   it('name the file of the rule that denies, or the administrator', () => {
     const row = { ...refused('x.paste.example', 'denied-by-rule'), rule: rule.id };
     expect(texts(TYPED, row)[0]).toMatch(
-      /^A rule denies the connection to x\.paste\.example:443, set by your configuration, c\.yml:3:5/,
+      /^A rule denies the connection to x\.paste\.example:443 \(set by your configuration, c\.yml:3:5\)/,
     );
     const machines = { ...TYPED, network: { ...TYPED.network, layer: 'machine' as const } };
     expect(refusedConnections(machines, [{ ...row, rule: 'gone' }])[0]?.remedies).toEqual([
