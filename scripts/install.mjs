@@ -2,20 +2,26 @@
 // Usage: node scripts/install.mjs [--prefix DIRECTORY] [--packed TARBALL]   (--packed: installs that one, builds nothing)
 
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const { values } = parseArgs({
-  options: { prefix: { type: 'string', default: join(homedir(), '.local') }, packed: { type: 'string' } },
-});
+const USAGE = `Usage: node scripts/install.mjs [--prefix <directory>] [--packed <tarball>]
+
+Builds the command and installs it for you, without root.
+
+  --prefix <directory>   where npm installs it: <directory>/bin/acode (default: ~/.local)
+  --packed <tarball>     install this package, and build nothing
+`;
+const values = asked();
 const prefix = resolve(values.prefix);
 const QUIET = ['--no-audit', '--no-fund', '--loglevel', 'error'];
 
 assertFit();
+assertWritable(prefix);
 const stage = mkdtempSync(join(tmpdir(), 'acode-install-'));
 try {
   install(values.packed === undefined ? packed(stage) : resolve(values.packed));
@@ -23,6 +29,38 @@ try {
   rmSync(stage, { recursive: true, force: true });
 }
 sayNext();
+
+function asked() {
+  try {
+    const { values: given } = parseArgs({
+      options: {
+        prefix: { type: 'string', default: join(homedir(), '.local') },
+        packed: { type: 'string' },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (!given.help) return given;
+  } catch (error) {
+    fail(`${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`);
+  }
+  process.stdout.write(USAGE);
+  process.exit(0);
+}
+
+// Before the build, which takes a minute.
+/** @param {string} directory */
+function assertWritable(directory) {
+  for (const path of [join(directory, 'bin'), join(directory, 'lib', 'node_modules')]) {
+    try {
+      mkdirSync(path, { recursive: true });
+      accessSync(path, constants.W_OK);
+    } catch {
+      fail(
+        `You may not write to ${path}. Name a directory of your own: --prefix <directory>. Without it, acode goes to ~/.local.`,
+      );
+    }
+  }
+}
 
 function assertFit() {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);

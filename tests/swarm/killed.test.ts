@@ -8,11 +8,14 @@ import * as z from 'zod';
 import { stateCopySchema } from '../../packages/swarm/src/record.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, mainEngine, withoutEngines } from '../support/engines.ts';
+import { heal, make, trouble } from '../support/trouble.ts';
 import { gitIn, makeRepository, writeTasks } from './swarms.ts';
 
 const KILLS = Number(process.env['ACODE_SWARM_KILLS'] ?? 1);
 const CLIENT_KILLS = Number(process.env['ACODE_SWARM_CLIENT_KILLS'] ?? 1);
 const MAX_WAIT_MS = 8000;
+// The engine that may be restarted has the image of swarms only for the long test suite.
+const RESTARTS = Number(process.env['ACODE_SWARM_RESTARTS'] ?? 0);
 
 const STORY = 'sleep 0.7; echo "$ACODE_SWARM_TASK $ACODE_STORY_ID" >> log-$ACODE_SWARM_TASK.txt';
 const stories = [1, 2].map(number => ({
@@ -32,7 +35,7 @@ const stateSchema = z.looseObject({
 describe.skipIf(withoutEngines)('a swarm', () => {
   let bench: Bench;
   beforeEach(async () => {
-    bench = await Bench.at(mainEngine);
+    bench = await Bench.at(RESTARTS > 0 ? trouble : mainEngine);
     rmSync(join(bench.workspace, '.git'), { recursive: true });
     makeRepository(bench.workspace, { submodule: false });
     writeTasks(
@@ -109,6 +112,34 @@ describe.skipIf(withoutEngines)('a swarm', () => {
       await expect.poll(() => bench.left()).toEqual([]);
     },
   );
+
+  if (RESTARTS > 0)
+    it(
+      `continues where it was: after ${RESTARTS} restarts and kills of its engine no story is lost or done twice`,
+      { timeout: 90_000 * (RESTARTS + 2) },
+      async () => {
+        const whole = await bench.call(RUN);
+        expect(whole.status, whole.stderr).toBe(0);
+        const expected = await result();
+        for (let round = 0; round < RESTARTS; round += 1) {
+          const before = sockets(bench);
+          const { ended } = bench.start(RUN);
+          await untilListening(bench, before);
+          await setTimeout(Math.random() * MAX_WAIT_MS);
+          await make(round % 2 === 0 ? 'restart' : 'kill');
+          await heal();
+          const first = await ended;
+          const resumed = await bench.call(['swarm', 'resume']);
+          const said = [first, resumed].map(({ stdout, stderr }) => `${stdout.toString()}${stderr}`).join('\n');
+          expect(
+            (await status()).tasks.map(task => task.status),
+            said,
+          ).toEqual(['completed', 'completed']);
+          expect(await result(), `round ${round}`).toBe(expected);
+          await expect.poll(() => bench.left()).toEqual([]);
+        }
+      },
+    );
 
   it('is stopped, listed and removed, and nothing of it is left but its branches', { timeout: 120_000 }, async () => {
     writeTasks(bench.workspace, { hangs: 'sleep 1000' });

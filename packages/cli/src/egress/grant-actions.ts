@@ -22,7 +22,11 @@ export async function showPending(call: Call): Promise<number> {
 }
 
 function renderPending(items: readonly PendingAccess[], look: Look): string {
-  if (items.length === 0) return 'Nothing waits: no command was refused a host in the last hour.\n';
+  if (items.length === 0)
+    return fitted(
+      'Nothing waits: in the last hour no command was refused a host that can be allowed here. `acode egress log` shows every connection.\n',
+      look,
+    );
   const rows = items.map(access => [
     access.id,
     access.isRunning ? 'running' : age(access.at, look.now),

@@ -24,6 +24,8 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode diff': 'Did you mean `acode fork diff`?',
   'acode apply': 'Did you mean `acode fork apply`?',
   'acode fork run': 'To run a command in a fork: `acode run --fork -- <command>`.',
+  'acode egress list':
+    'What was refused and can be allowed: `acode egress pending`. Every connection: `acode egress log`.',
   'acode --fork': 'Write it after the command it is for: `acode run --fork -- …`.',
   'acode --network': 'Write it after the command it is for: `acode run --network allow=… -- …`.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
