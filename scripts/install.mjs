@@ -39,12 +39,14 @@ function asked() {
         help: { type: 'boolean', short: 'h', default: false },
       },
     });
-    if (!given.help) return given;
+    if (given.help) {
+      process.stdout.write(USAGE);
+      process.exit(0);
+    }
+    return given;
   } catch (error) {
-    fail(`${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`);
+    return fail(`${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`);
   }
-  process.stdout.write(USAGE);
-  process.exit(0);
 }
 
 // Before the build, which takes a minute.

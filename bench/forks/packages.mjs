@@ -105,7 +105,8 @@ function fill(workspace, cache) {
       timeout: INSTALL_MS,
       stdio: ['ignore', 'ignore', 'inherit'],
     });
-  npm('install', '--package-lock-only');
+  // With its addresses: what is looked up by name is asked for in another way by another version of npm.
+  npm('install', '--package-lock-only', '--omit-lockfile-registry-resolved=false');
   npm('ci');
   rmSync(join(workspace, 'node_modules'), { recursive: true });
   const lock = JSON.parse(readFileSync(join(workspace, 'package-lock.json'), 'utf8'));

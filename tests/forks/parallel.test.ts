@@ -15,7 +15,7 @@ const NUMBERS = Array.from({ length: 8 }, (_, number) => number);
 // It writes what the snapshot has, the workspace has and neither has; waits until all others have, and prints what it sees.
 const SCRIPT = `echo $0 >> snapshot.txt; echo $0 > a.txt; echo $0 > own-$0; rm run.sh; rm -r src; mkdir src; echo $0 > src/$0
 echo ready; read -r line
-cat snapshot.txt a.txt own-*; ls src; sed -n 's/.*upperdir=\\([^,]*\\),workdir=\\([^, ]*\\).*/upper \\1\\nwork \\2/p' /proc/self/mountinfo | grep -v docker`;
+cat snapshot.txt a.txt own-*; ls src; sed -n '/ \\/workspace / s/.*upperdir=\\([^,]*\\),workdir=\\([^, ]*\\).*/upper \\1\\nwork \\2/p' /proc/self/mountinfo`;
 
 const chosen = targets.filter(
   ({ name, level, absent }) =>

@@ -113,33 +113,30 @@ describe.skipIf(withoutEngines)('a swarm', () => {
     },
   );
 
-  if (RESTARTS > 0)
-    it(
-      `continues where it was: after ${RESTARTS} restarts and kills of its engine no story is lost or done twice`,
-      { timeout: 90_000 * (RESTARTS + 2) },
-      async () => {
-        const whole = await bench.call(RUN);
-        expect(whole.status, whole.stderr).toBe(0);
-        const expected = await result();
-        for (let round = 0; round < RESTARTS; round += 1) {
-          const before = sockets(bench);
-          const { ended } = bench.start(RUN);
-          await untilListening(bench, before);
-          await setTimeout(Math.random() * MAX_WAIT_MS);
-          await make(round % 2 === 0 ? 'restart' : 'kill');
-          await heal();
-          const first = await ended;
-          const resumed = await bench.call(['swarm', 'resume']);
-          const said = [first, resumed].map(({ stdout, stderr }) => `${stdout.toString()}${stderr}`).join('\n');
-          expect(
-            (await status()).tasks.map(task => task.status),
-            said,
-          ).toEqual(['completed', 'completed']);
-          expect(await result(), `round ${round}`).toBe(expected);
-          await expect.poll(() => bench.left()).toEqual([]);
-        }
-      },
-    );
+  it.each(RESTARTS > 0 ? [RESTARTS] : [])(
+    'continues where it was: after %i restarts and kills of its engine no story is lost or done twice',
+    { timeout: 90_000 * (RESTARTS + 2) },
+    async () => {
+      const whole = await bench.call(RUN);
+      expect(whole.status, whole.stderr).toBe(0);
+      const expected = await result();
+      for (let round = 0; round < RESTARTS; round += 1) {
+        const before = sockets(bench);
+        const { ended } = bench.start(RUN);
+        await untilListening(bench, before);
+        await setTimeout(Math.random() * MAX_WAIT_MS);
+        await make(round % 2 === 0 ? 'restart' : 'kill');
+        await heal();
+        const first = await ended;
+        const resumed = await bench.call(['swarm', 'resume']);
+        const said = [first, resumed].map(({ stdout, stderr }) => `${stdout.toString()}${stderr}`).join('\n');
+        const statuses = (await status()).tasks.map(task => task.status);
+        expect(statuses, said).toEqual(['completed', 'completed']);
+        expect(await result(), `round ${round}`).toBe(expected);
+        await expect.poll(() => bench.left()).toEqual([]);
+      }
+    },
+  );
 
   it('is stopped, listed and removed, and nothing of it is left but its branches', { timeout: 120_000 }, async () => {
     writeTasks(bench.workspace, { hangs: 'sleep 1000' });

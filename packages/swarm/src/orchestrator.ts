@@ -393,15 +393,14 @@ export class Orchestrator {
     const { acode, store, id: swarm, signal } = this.#parts;
     if (end.kind === 'silent') {
       const [found] = await reconcile({ acode, sandboxes: this.#sandboxes, record: this.#record, only: id, signal });
-      if (found?.completion) {
+      if (found?.completion && found.completion.payload.status !== 'stopped') {
         await this.#completed(id, found.completion, found.completion.payload.status);
         return false;
       }
       if (end.result.exitCode === 127)
         return this.#become(id, 'failed', 'refused', 'the image has no Node.js').then(() => false);
     }
-    const detail =
-      end.kind === 'fault' ? `${end.error.code}: ${end.error.message}` : 'the sandbox ended without a word';
+    const detail = faultText(end);
     const record = await this.#update(now => (taskIn(now, id).faults += 1));
     const { faults } = taskIn(record, id);
     store.event(swarm, 'fault', { task: id, detail, faults });
@@ -637,13 +636,11 @@ export function statusOf(
   return status === 'failed' && !result.timedOut ? status : null;
 }
 
-// Null for what may pass. At its time limit, or asked by a process of the task, an adapter stops as it does for a person.
+// Null for what may pass. At its time limit, and when its engine is restarted, an adapter stops as it does for a person.
 function failureOf(end: AttemptEnd): { readonly reason: Reason; readonly detail: string } | null {
   switch (end.kind) {
     case 'completion':
-      return end.result.timedOut
-        ? { reason: 'deadline', detail: DEADLINE }
-        : { reason: 'agent', detail: 'its adapter was ended by a process of the task' };
+      return end.result.timedOut ? { reason: 'deadline', detail: DEADLINE } : null;
     case 'deadline':
       return { reason: 'deadline', detail: DEADLINE };
     case 'violation':
@@ -656,6 +653,13 @@ function failureOf(end: AttemptEnd): { readonly reason: Reason; readonly detail:
     default:
       return null;
   }
+}
+
+function faultText(end: AttemptEnd): string {
+  if (end.kind === 'fault') return `${end.error.code}: ${end.error.message}`;
+  return end.kind === 'completion'
+    ? 'its engine, or a process of the task, asked its adapter to stop'
+    : 'the sandbox ended without a word';
 }
 
 // What a task that failed was refused may be why, and can still be granted; what was noticed of one that ran is over with it.

@@ -40,7 +40,7 @@ async function doTask(): Promise<number> {
     const { swarmId, containerId } = request;
     const envelope = { version: PROTOCOL_VERSION, timestamp: new Date().toISOString(), swarmId, containerId } as const;
     await send({ type: 'error', ...envelope, payload: { code: 'ADAPTER_FAILED', message } });
-    await send(completionFor(request, 'failed', [message], null));
+    await send(completionFor(request, stop.signal.aborted ? 'stopped' : 'failed', [message], null));
     return FAILED;
   }
 }

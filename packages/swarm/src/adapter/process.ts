@@ -25,6 +25,9 @@ export interface Running {
 const TAIL = 4000;
 const MAX_STDOUT = 8 * 1024 ** 2;
 const KILL_AFTER_MS = 3000;
+const TERMINATED = 143;
+// An engine that stops ends every process of a sandbox at once: so long may the signal to the adapter take.
+const OWN_SIGNAL_MS = 300;
 
 /** Runs a program to its end, and everything that it started in its group. Never rejects because of what the program does. */
 export function run(
@@ -67,7 +70,9 @@ export function run(
     const done = (status: number): void => {
       signal?.removeEventListener('abort', stop);
       clearTimeout(timer);
-      resolve({ status, output: tail, stdout });
+      const settle = (): void => resolve({ status, output: tail, stdout });
+      if (status === TERMINATED && signal?.aborted !== true) setTimeout(settle, OWN_SIGNAL_MS);
+      else settle();
     };
     child.on('error', error => {
       tail = `${tail}${error.message}`;
@@ -75,7 +80,7 @@ export function run(
     });
     // Not `close`: a grandchild in the background may hold the streams for ever.
     child.on('exit', (code, name) => {
-      const status = code ?? (name === 'SIGKILL' ? 137 : 143);
+      const status = code ?? (name === 'SIGKILL' ? 137 : TERMINATED);
       const late = setTimeout(() => {
         end('SIGKILL');
         done(status);
