@@ -1,5 +1,5 @@
 // Builds the command and installs the packed package for the current user: `npm install -g` into ~/.local, without root.
-// Usage: node scripts/install.mjs [--prefix DIRECTORY] [--packed TARBALL]   (--packed: installs that one, builds nothing)
+// Usage: see below, or --help.
 
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
@@ -9,22 +9,25 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const USAGE = `Usage: node scripts/install.mjs [--prefix <directory>] [--packed <tarball>]
+const USAGE = `Usage: node scripts/install.mjs [--prefix <directory>] [--fleet] [--packed <tarball>]
 
 Builds the command and installs it for you, without root.
 
   --prefix <directory>   where npm installs it: <directory>/bin/acode (default: ~/.local)
-  --packed <tarball>     install this package, and build nothing
+  --fleet                also install what \`acode fleet\` and \`acode worker\` need
+  --packed <tarball>     install this package, and build nothing; repeatable
 `;
 const values = asked();
 const prefix = resolve(values.prefix);
+// The package of the fleet, and what it needs that no registry has yet.
+const FLEET = ['sandbox', 'fleet'];
 const QUIET = ['--no-audit', '--no-fund', '--loglevel', 'error'];
 
 assertFit();
 assertWritable(prefix);
 const stage = mkdtempSync(join(tmpdir(), 'acode-install-'));
 try {
-  install(values.packed === undefined ? packed(stage) : resolve(values.packed));
+  install(values.packed === undefined ? packed(stage) : values.packed.map(path => resolve(path)));
 } finally {
   rmSync(stage, { recursive: true, force: true });
 }
@@ -35,7 +38,8 @@ function asked() {
     const { values: given } = parseArgs({
       options: {
         prefix: { type: 'string', default: join(homedir(), '.local') },
-        packed: { type: 'string' },
+        fleet: { type: 'boolean', default: false },
+        packed: { type: 'string', multiple: true },
         help: { type: 'boolean', short: 'h', default: false },
       },
     });
@@ -80,13 +84,14 @@ function packed(directory) {
   run('npm', ['ci', '--ignore-scripts', ...QUIET], root);
   process.stdout.write(`${((performance.now() - from) / 1000).toFixed(1)} s\n`);
   run(process.execPath, ['scripts/build.mjs'], root, 'inherit');
-  run('npm', ['pack', '--silent', '--pack-destination', directory], join(root, 'packages', 'cli'));
-  return join(directory, readdirSync(directory)[0] ?? '');
+  for (const name of values.fleet ? ['cli', ...FLEET] : ['cli'])
+    run('npm', ['pack', '--silent', '--pack-destination', directory], join(root, 'packages', name));
+  return readdirSync(directory).map(name => join(directory, name));
 }
 
-/** @param {string} tarball */
-function install(tarball) {
-  run('npm', ['install', '--global', '--prefix', prefix, ...QUIET, tarball], root);
+/** @param {readonly string[]} tarballs */
+function install(tarballs) {
+  run('npm', ['install', '--global', '--prefix', prefix, ...QUIET, ...tarballs], root);
 }
 
 function sayNext() {

@@ -172,7 +172,7 @@ describe.skipIf(withoutEngines || withoutServers)('acode fleet', () => {
         return error instanceof Error && 'stderr' in error ? String(error.stderr) : '';
       }
     });
-    for (const line of lines) expect(line).toContain('npm install -g @acode/fleet@');
+    for (const line of lines) expect(line).toContain('node scripts/install.mjs --fleet');
     // Nothing of it is in what everybody installs.
     const manifest: unknown = JSON.parse(await readFile(join(alone, 'package.json'), 'utf8'));
     expect(manifest).not.toHaveProperty('dependencies');

@@ -86,9 +86,10 @@ export function nextSteps(agent: string, fork: string): string {
 // An earlier session whose changes nobody applied is offered again: at a terminal it is asked about, otherwise it is named.
 async function forkFor(call: Call, acode: Acode, { preset: { name }, form }: Session): Promise<string> {
   const forks = await acode.forks.list();
-  const own = forks.filter(one => one.name !== null && isOf(name, one.name) && one.sandbox === null);
-  const [latest] = own;
-  const free = freeName(name, new Set(forks.map(one => one.name)));
+  // One whose session never began has nothing to go on with.
+  const begun = forks.filter(one => one.commands > 0 || one.sandbox !== null);
+  const latest = begun.find(one => one.name !== null && isOf(name, one.name) && one.sandbox === null);
+  const free = freeName(name, new Set(begun.map(one => one.name)));
   if (latest?.name == null || form.fresh) return free;
   if (form.resume) return latest.name;
   const how = latest.interrupted ? 'that was interrupted' : 'whose changes are not applied';

@@ -6,7 +6,6 @@ import { errorOfOtherTable } from '@acode/sandbox';
 import type { AcodeError } from '@acode/sandbox';
 import * as z from 'zod';
 import { UsageError } from '../failure/usage.ts';
-import { ownVersion } from '../version.ts';
 
 const PACKAGE = '@acode/fleet';
 /** The status of a program of the package that ended without a word. */
@@ -28,7 +27,7 @@ export function programOfFleet(what: string, ...names: readonly string[]): strin
   } catch {
     throw new UsageError(
       `${what} needs the package ${PACKAGE}, which is not installed.`,
-      `Install it beside acode: \`npm install -g ${PACKAGE}@${ownVersion()}\`.`,
+      'Install it beside acode, in a clone of its repository: `node scripts/install.mjs --fleet`.',
     );
   }
 }

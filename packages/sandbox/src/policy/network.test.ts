@@ -4,7 +4,8 @@ import { describe, expect, it } from 'vitest';
 import { AcodeError } from '../contract/errors.ts';
 import { holdTo } from './config/check.ts';
 import { parseConfig, rawConfig } from './config/parse.ts';
-import { machineSchema } from './config/schema.ts';
+import { overTeam } from './config/load.ts';
+import { machineSchema, teamSchema } from './config/schema.ts';
 import type { PolicyFields } from '../contract/policy.ts';
 import { decideHost } from '../egress/decide.ts';
 import { denialParts } from '../contract/denial-text.ts';
@@ -120,6 +121,16 @@ describe('bridge', () => {
   ])('can be the user’s own default: %s', (user, where) => {
     expect(resolve({}, user).network).toEqual({ value: { kind: 'bridge' }, layer: 'user', where });
     expect(resolve({ network: 'none' }, user).network.value).toEqual({ kind: 'none' });
+  });
+
+  it('is said to be the team’s where its list stands in the team’s defaults', () => {
+    const team = holdTo(teamSchema, rawConfig('sandbox: { network: { allow: [a.example] } }', '/etc/acode/config.yml'));
+    const both = { ...NO_LAYERS, user: overTeam(parseConfig('', 'user.yml'), team) };
+    expect(resolvePolicy({}, both, host).network).toMatchObject({
+      value: { kind: 'allow' },
+      layer: 'team',
+      where: '/etc/acode/config.yml:1:23 (sandbox.network.allow)',
+    });
   });
 
   it('can be named or switched off in the user’s own file, and a name counts only where it is declared', () => {

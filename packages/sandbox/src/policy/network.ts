@@ -143,13 +143,14 @@ function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMod
     builtIn: undefined,
   });
   if (mode.value === undefined) return builtInValue({ kind: 'none' });
-  return { value: mode.value, layer: mode.layer, where: whereAsked(mode, layers) };
+  return { value: mode.value, ...sourceAsked(mode, layers) };
 }
 
 // A file may ask by the shorthand or by its list, which are other keys.
-function whereAsked({ layer: by, where }: Pick<Sourced, 'layer' | 'where'>, layers: Layers): string {
-  const layer = by === 'repository' ? layers.repository : by === 'user' || by === 'team' ? layers.user : null;
-  return layer === null ? where : placeOf(layer, networkKey(layer.config));
+function sourceAsked({ layer, where }: Sourced, { repository, user }: Layers): Pick<Sourced, 'layer' | 'where'> {
+  if (layer === 'user' || layer === 'team') return sourceIn(user, networkKey(user.config));
+  if (layer !== 'repository' || !repository) return { layer, where };
+  return { layer, where: placeOf(repository, networkKey(repository.config)) };
 }
 
 function networkKey({ sandbox }: Config): string {
