@@ -59,6 +59,19 @@ describe.skipIf(withoutEngines)('`acode build` and `acode test`', () => {
     expect(stderr).toMatch(/running: python3 -m pytest\n[^]*No module named pytest\n[^]*hint: .*there is no \.venv/);
   });
 
+  it('say that node_modules is incomplete, and so does `acode run`', async () => {
+    const manifest = { scripts: { test: 'vitest' }, devDependencies: { vitest: '4' } };
+    await files({ 'package.json': JSON.stringify(manifest), 'node_modules/other/package.json': '{}' });
+    const [tested, ran] = await Promise.all([acode('test'), acode('run', 'npm test')]);
+    const hint =
+      'acode: hint: node_modules is incomplete: vitest is not installed. To install them: `acode run --network allow=npm:install -- npm install`. Then run this again.\n';
+    for (const { status, stderr } of [tested, ran]) {
+      expect(status).toBe(127);
+      expect(stderr.split(hint)).toHaveLength(2);
+      expect(stderr).not.toContain('--image');
+    }
+  });
+
   it('--parallel runs each package in a sandbox of its own, shows what failed, and ends with one table', async () => {
     await files({
       'package.json': JSON.stringify({ workspaces: ['packages/*'] }),

@@ -245,7 +245,7 @@ describe.skipIf(withoutEngines).each(cases)('the tools on $name over $way', ({ e
     writeFileSync(join(to.bench.workspace, 'sub', 'package.json'), '{"devDependencies":{"vitest":"4"}}');
     const project = await to.call('run_in_sandbox', { command: 'vitest', cwd: 'sub' });
     expect(project.structured['notes']).toEqual([
-      expect.stringMatching(/there is no node_modules beside package\.json.* ask the user to run `acode sandbox exec /),
+      expect.stringMatching(/there is no node_modules beside package\.json.* ask the user to run `acode run /),
     ]);
     const root = await to.call('run_command', { command: 'sudo ls' });
     expect(root.structured['denials']).toEqual([expect.objectContaining({ rule: 'root.none' })]);

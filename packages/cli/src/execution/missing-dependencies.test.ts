@@ -1,7 +1,7 @@
 // Dependencies that are not installed are noticed by the files of the project, and what installs them fits its tools.
 
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -9,6 +9,15 @@ import { missingDependencies } from './missing-dependencies.ts';
 import type { NotFound } from './missing-dependencies.ts';
 
 const PROJECT = JSON.stringify({ devDependencies: { vitest: '4' } });
+const SEVERAL = JSON.stringify({ dependencies: { '@scope/one': '1' }, devDependencies: { vitest: '4', eslint: '9' } });
+const OPTIONAL = JSON.stringify({
+  devDependencies: { x: '1', fsevents: '2' },
+  optionalDependencies: { fsevents: '2' },
+});
+// What leaves node_modules, drives a terminal or is longer than any name is not looked for, and not printed.
+const ODD_NAMES = JSON.stringify({
+  dependencies: { '../../etc/none': '1', '.bin': '1', 'a\n\u001b[2J': '1', 'two words': '1', ['n'.repeat(300)]: '1' },
+});
 
 describe('missing dependencies', () => {
   let root: string;
@@ -41,14 +50,54 @@ describe('missing dependencies', () => {
     expect(await found(files, inside)).toContain(install);
   });
 
+  it.each<[Readonly<Record<string, string>>, string]>([
+    [{ 'package.json': PROJECT, 'node_modules/x': '' }, 'vitest is not installed.'],
+    [
+      { 'package.json': SEVERAL, 'node_modules/@scope/other/x': '' },
+      '@scope/one and 2 other packages are not installed.',
+    ],
+    [{ 'package.json': SEVERAL, 'node_modules/@scope/one/x': '' }, 'vitest and 1 other package are not installed.'],
+    [{ 'package.json': SEVERAL, 'node_modules/vitest/x': '', 'node_modules/@scope': '' }, 'eslint is not installed.'],
+  ])('of %j are incomplete: %s', async (files, what) => {
+    expect(await found({ ...files, 'package-lock.json': '{}' })).toBe(
+      `node_modules is incomplete: ${what} To install them: \`acode run --network allow=npm:install -- npm ci\`. Then run this again.`,
+    );
+  });
+
+  it('that are incomplete name the package that the command wanted first', async () => {
+    const files = { 'package.json': SEVERAL, 'node_modules/x': '' };
+    expect(await found(files, '.', { command: 'npm test', stderr: 'sh: 1: vitest: not found\n' })).toContain(
+      'incomplete: vitest and 2 other packages are not installed',
+    );
+  });
+
+  it('are looked for through no link', async () => {
+    const outside = mkdtempSync(join(tmpdir(), 'acode-dependencies-'));
+    try {
+      mkdirSync(join(root, 'node_modules'));
+      symlinkSync(outside, join(root, 'node_modules/@scope'));
+      writeFileSync(join(root, 'node_modules/vitest'), '');
+      writeFileSync(join(root, 'node_modules/eslint'), '');
+      expect(await found({ 'package.json': SEVERAL })).toBeNull();
+      rmSync(join(root, 'node_modules'), { recursive: true });
+      symlinkSync(outside, join(root, 'node_modules'));
+      expect(await found({ 'package.json': SEVERAL })).toBeNull();
+    } finally {
+      rmSync(outside, { recursive: true });
+    }
+  });
+
   it('does not wait for a pipe that a command left there', async () => {
     execFileSync('mkfifo', [join(root, 'package.json')]);
     expect(await found({})).toBeNull();
   });
 
   it.each([
-    [{ 'package.json': PROJECT, 'node_modules/x': '' }, '.'],
-    [{ 'a/package.json': PROJECT, 'node_modules/x': '' }, 'a'],
+    [{ 'package.json': PROJECT, 'node_modules/vitest/x': '' }, '.'],
+    [{ 'a/package.json': PROJECT, 'node_modules/vitest/x': '', 'a/node_modules/y/x': '' }, 'a'],
+    [{ 'package.json': PROJECT, 'node_modules/.cache/x': '', '.pnp.cjs': '' }, '.'],
+    [{ 'package.json': OPTIONAL, 'node_modules/x': '' }, '.'],
+    [{ 'package.json': ODD_NAMES, 'node_modules/x': '' }, '.'],
     [{ 'package.json': '{}' }, '.'],
     [{ 'package.json': 'not JSON' }, '.'],
     [{ 'requirements.txt': 'pytest', '.venv/pyvenv.cfg': '' }, '.'],

@@ -4,7 +4,8 @@ import { lstat, opendir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from '@acode/sandbox';
 import { quoted } from '../arguments/command-arguments.ts';
-import { memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
+import { isDirectory, memberOf, smallFile, smallJson, upwards } from '../project/reading.ts';
+import { plural } from '../terminal/text.ts';
 import type { Place } from '../workspace.ts';
 
 const NODE = [
@@ -28,8 +29,8 @@ const HOSTS = {
 
 /** Dependencies that are not installed. */
 export interface MissingDependencies {
-  /** What points to that, as a part of a sentence. */
-  readonly why: string;
+  /** What is missing, as the beginning of a sentence. */
+  readonly what: string;
   /** The tool that installs them. */
   readonly tool: keyof typeof HOSTS;
   /** What installs them, as it is typed after the options of acode. */
@@ -54,7 +55,7 @@ export async function missingDependencies(
 ): Promise<string | null> {
   const found = await findMissingDependencies(place, ended);
   if (!found) return null;
-  return `the dependencies of this project may not be installed: ${found.why}. To install them: \`${installLine(found, ended?.chosenImage)}\`. Then run this again.`;
+  return `${found.what}. To install them: \`${installLine(found, ended?.chosenImage)}\`. Then run this again.`;
 }
 
 /** What a user types to install them. */
@@ -85,24 +86,77 @@ async function missingModules(directory: string, root: string, ended?: NotFound)
   const project = await smallJson(join(directory, 'package.json'));
   if (!GROUPS.some(key => hasEntries(memberOf(project, key))) || !mayBeOf(ended, RUNS_PACKAGES, wordsOf(project)))
     return null;
-  for (const above of upwards(root, directory)) if (await hasFiles(join(above, 'node_modules'))) return null;
+  const what = await whatIsMissing(project, upwards(root, directory), ended?.stderr ?? '');
+  if (what === null) return null;
   for (const { lock, tool, install } of NODE)
-    if (lock === '' || (await exists(join(directory, lock))))
-      return { why: 'there is no node_modules beside package.json', tool, install: `-- ${install}` };
+    if (lock === '' || (await exists(join(directory, lock)))) return { what, tool, install: `-- ${install}` };
   return null;
 }
 
+// A package may be in the node_modules of any directory above it: workspaces have most of theirs at the top.
+async function whatIsMissing(project: unknown, above: readonly string[], printed: string): Promise<string | null> {
+  const filled: string[] = [];
+  for (const directory of above) {
+    const modules = join(directory, 'node_modules');
+    if (!(await hasFiles(modules))) continue;
+    // Where a link leads is not looked at, and Yarn’s Plug’n’Play keeps the packages elsewhere.
+    if (!(await isDirectory(modules)) || (await exists(join(directory, '.pnp.cjs')))) return null;
+    filled.push(modules);
+  }
+  if (filled.length === 0) return `${MAY_LACK} there is no node_modules beside package.json`;
+  const absent: string[] = [];
+  for (const name of packagesOf(project)) if (await isInNone(filled, name)) absent.push(name);
+  return absent.length === 0 ? null : incompleteText(absent, printed.slice(-MAX_READ));
+}
+
+// The one that the command wanted stands first.
+function incompleteText(absent: readonly string[], printed: string): string {
+  const named = absent.find(name => printed.includes(unscoped(name))) ?? absent[0];
+  const others = absent.length - 1;
+  const names = others === 0 ? `${named} is` : `${named} and ${plural(others, 'other package')} are`;
+  return `node_modules is incomplete: ${names} not installed`;
+}
+
+// The names become part of a path and of a message, and the repository chose them.
+const PACKAGE = /^(?:@[a-z0-9~-][\w.~-]*\/)?[a-z0-9~-][\w.~-]*$/i;
+const MAX_NAME = 100;
+const MAX_PACKAGES = 1000;
+const MAX_READ = 4096;
+
+// An optional one may be left out on purpose, and counts as optional though it is named as another kind as well.
+function packagesOf(project: unknown): string[] {
+  const optional = memberOf(project, 'optionalDependencies');
+  const names = GROUPS.flatMap(key => Object.keys(memberOf(project, key) ?? {})).slice(0, MAX_PACKAGES);
+  return [...new Set(names)].filter(
+    name => name.length <= MAX_NAME && PACKAGE.test(name) && memberOf(optional, name) === undefined,
+  );
+}
+
+async function isInNone(modules: readonly string[], name: string): Promise<boolean> {
+  for (const directory of modules) {
+    const [first = '', second] = name.split('/');
+    const scope = join(directory, first);
+    if (!(await exists(scope))) continue;
+    // The directory of a scope that is a link may have the package: nothing is looked up through it.
+    if (second === undefined || !(await isDirectory(scope)) || (await exists(join(scope, second)))) return false;
+  }
+  return true;
+}
+
+const MAY_LACK = 'the dependencies of this project may not be installed:';
 const GROUPS = ['dependencies', 'devDependencies'];
 const RUNS_PACKAGES = /(?:^|[\s;&|(])(?:p?npm|p?npx|yarn|bunx?|corepack)(?=\s|$)|node_modules\/\.bin/;
 const RUNS_PYTHON = /(?:^|[\s;&|(])(?:python3?|pip3?|pytest|poetry|uv|tox)(?=\s|$)|venv\/bin/;
 
 // The names of packages, without their scope, and everything that scripts name. TypeScript is the one known by another name.
 function wordsOf(project: unknown): string {
-  const packages = GROUPS.flatMap(key => Object.keys(memberOf(project, key) ?? {})).map(name =>
-    name.replace(/^@.*\//, ''),
-  );
+  const packages = GROUPS.flatMap(key => Object.keys(memberOf(project, key) ?? {})).map(unscoped);
   const scripts = JSON.stringify(memberOf(project, 'scripts') ?? {});
   return [...packages, packages.includes('typescript') ? 'tsc' : '', scripts].join(' ');
+}
+
+function unscoped(name: string): string {
+  return name.replace(/^@.*\//, '');
 }
 
 /** Whether the program that was not found may be one of the project’s: by what the line runs, or by its name. */
@@ -110,7 +164,7 @@ function mayBeOf(ended: NotFound | undefined, runs: RegExp, words: string): bool
   if (!ended || ended.isModule) return true;
   const line = typeof ended.command === 'string' ? ended.command : ended.command.join(' ');
   if (runs.test(line)) return true;
-  const named = [...ended.stderr.slice(-4096).matchAll(/([^\s:]{1,100}): (?:command )?not found/g)].map(
+  const named = [...ended.stderr.slice(-MAX_READ).matchAll(/([^\s:]{1,100}): (?:command )?not found/g)].map(
     ([, name = '']) => name,
   );
   const known = words.toLowerCase().split(/[^\w.-]+/);
@@ -123,7 +177,7 @@ async function missingEnvironment(directory: string, ended?: NotFound): Promise<
     if (!mayBeOf(ended, RUNS_PYTHON, (await smallFile(join(directory, file))) ?? '')) return null;
     for (const name of ['.venv', 'venv']) if (await hasFiles(join(directory, name))) return null;
     return {
-      why: `there is no .venv beside ${file}`,
+      what: `${MAY_LACK} there is no .venv beside ${file}`,
       tool: 'pip',
       install: `"python3 -m venv .venv && ${install}"`,
     };

@@ -113,7 +113,7 @@ async function notFoundHints(
   );
   if (found)
     return [
-      `Status 127 means that a command was not found. The dependencies of this project may not be installed: ${found.why}. Where status says that there is no network, ask the user to run \`${installLine(found)}\`.`,
+      `Status 127 means that a command was not found; ${found.what}. Where status says that there is no network, ask the user to run \`${installLine(found)}\`.`,
     ];
   return [
     `Status 127 means that a command was not found; ${oneLine(cause.image)} may not have it. ${anotherImage} Nothing can be installed with apt or sudo: there is no root in a sandbox.`,
