@@ -2,7 +2,7 @@
 // Usage: see below, or --help.
 
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { accessSync, constants, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -78,15 +78,25 @@ function assertFit() {
 
 /** @param {string} directory */
 function packed(directory) {
-  const from = performance.now();
-  process.stdout.write('fetch the packages of the build … ');
-  // No package needs its install script for the build.
-  run('npm', ['ci', '--ignore-scripts', ...QUIET], root);
-  process.stdout.write(`${((performance.now() - from) / 1000).toFixed(1)} s\n`);
+  if (!isFetched()) {
+    const from = performance.now();
+    process.stdout.write('fetch the packages of the build … ');
+    // No package needs its install script for the build.
+    run('npm', ['ci', '--ignore-scripts', ...QUIET], root);
+    process.stdout.write(`${((performance.now() - from) / 1000).toFixed(1)} s\n`);
+  }
   run(process.execPath, ['scripts/build.mjs'], root, 'inherit');
   for (const name of values.fleet ? ['cli', ...FLEET] : ['cli'])
     run('npm', ['pack', '--silent', '--pack-destination', directory], join(root, 'packages', name));
   return readdirSync(directory).map(name => join(directory, name));
+}
+
+// npm writes its own copy of the lockfile last.
+function isFetched() {
+  const [wanted, have] = ['package-lock.json', 'node_modules/.package-lock.json'].map(name =>
+    statSync(join(root, name), { throwIfNoEntry: false }),
+  );
+  return wanted !== undefined && have !== undefined && have.mtimeMs >= wanted.mtimeMs;
 }
 
 /** @param {readonly string[]} tarballs */

@@ -19,6 +19,26 @@ describe.skipIf(withoutEngines)('uninstall', () => {
   });
   afterEach(() => bench[Symbol.asyncDispose]());
 
+  it('knows what commands leave that only show something', async () => {
+    const shows = [
+      'swarm list',
+      'fork list --all',
+      'egress pending',
+      'egress log',
+      'masks list',
+      'stats',
+      'agent list',
+      'sandbox logs',
+    ];
+    for (const words of shows) {
+      const { status, stderr } = await bench.call(words.split(' '));
+      expect(status, `${words}: ${stderr}`).toBe(0);
+    }
+    const { status, stdout } = await bench.call(['uninstall', '--purge', '--with-audit', '--with-config']);
+    expect(status, stdout.toString()).toBe(0);
+    expect(directories().filter(existsSync)).toEqual([]);
+  });
+
   it('shows first and removes nothing; with --purge nothing is left but the audit log and the configuration, unless they are asked for', async () => {
     const own = directories();
     const { child, ended, id } = await sleeping(bench, mainEngine, 'labels');

@@ -26,17 +26,18 @@ import type { Operation } from '../records/telemetry/operation.ts';
 // The entries that acode itself creates in its directories. Anything else there belongs to another program: an
 // environment variable may point anywhere, and a directory of that name may have another purpose.
 const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
-  config: /^(?:agents\.yml|config\.yml|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
+  config: /^(?:(?:agents|config|fleet|swarm|worker)\.yml|tenants|config\.schema\.v\d+\.json)(?:\.[0-9a-f]{16})?$/,
   state:
-    /^(?:agents|applies|ca|code-cache|egress|f|grants|leases|kept|logins|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|programs|states|images\.json(?:\.[0-9a-f]{16})?)$/,
+    /^(?:agents|applies|ca|code-cache|egress|f|fleet|grants|leases|kept|logins|masks|run|trust|logs|audit|project-images|scans|users|serve-announced|programs|states|swarms|images\.json(?:\.[0-9a-f]{16})?)$/,
   runtime:
-    /^(?:owners|commands|networks|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
+    /^(?:owners|commands|networks|memory|pulls|bubblewrap-held(?:\.\d+)?|host(?:\.[0-9a-f]{16})?|reaped\.(?:jsonl|[0-9a-f-]{36})|serve-[0-9a-f]{16}\.sock(?:\.\d+)?|swarm-[0-9a-f]{8}\.sock|recent-commands|seccomp-[0-9a-f]{32}\.json(?:\.[0-9a-f-]{36})?)$/,
 };
 
 const AUDIT = 'audit';
 const FORKS = 'f';
-// What an interrupted apply of a fork needs to go on.
+// What an interrupted apply of a fork, and a swarm whose tasks have forks, need to go on.
 const APPLIES = 'applies';
+const SWARMS = 'swarms';
 
 /** Reports the resources on the engine, and removes them on request; only reports the files on disk. */
 export async function uninstallFromEngine(
@@ -125,7 +126,7 @@ async function sparedTraces(
       ...(audit ? [] : [{ what: 'audit' as const, path: join(path, AUDIT) }]),
       ...(forks || !withChanges
         ? []
-        : [FORKS, APPLIES].map(name => ({ what: 'forks' as const, path: join(path, name) }))),
+        : [FORKS, APPLIES, SWARMS].map(name => ({ what: 'forks' as const, path: join(path, name) }))),
     ];
   });
   const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));

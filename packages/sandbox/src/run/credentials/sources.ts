@@ -41,7 +41,7 @@ const OTHERS_WRITE = 0o022;
 
 /** The provider of a credential. It reads the source anew each time that it is asked. */
 export function providerOf(credential: EgressCredential, around: SourceSurroundings): CredentialProvider {
-  const { name, from, login } = credential;
+  const { from, login } = credential;
   if ('login' in from) {
     if (!login)
       throw new CredentialUnavailable(`the login ${from.login} has no server`, 'Name it in your configuration.');
@@ -52,8 +52,7 @@ export function providerOf(credential: EgressCredential, around: SourceSurroundi
       const read = await valueFrom(from, around, signal);
       const value = read.replace(/\s+$/, '');
       const fault = valueFault(value);
-      if (fault !== null)
-        throw new CredentialUnavailable(`${sourceText(from)} ${fault}`, `Check the value of ${name}.`);
+      if (fault !== null) throw new CredentialUnavailable(`${sourceText(from)} ${fault}`, `Check ${sourceText(from)}.`);
       return { value };
     },
   };
