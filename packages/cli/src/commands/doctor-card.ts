@@ -21,14 +21,20 @@ const GROUPS: Readonly<Record<string, string>> = {
 const NO_BOUNDARY =
   'This level is no security boundary: a command can do whatever you can. Attacks\nthat could do harm were not tried, and count as not stopped.';
 
-/** The checks for a person. */
-export function renderDoctor(report: DoctorReport, look: Look): string {
+/** The checks for a person; `brief` counts those that passed. */
+export function renderDoctor(report: DoctorReport, look: Look, brief = false): string {
   const { bold, green, red, yellow } = look.colours;
   const count = (status: Check['status']): number => report.checks.filter(check => check.status === status).length;
   const [failed, warned] = [count('fail'), count('warn')];
+  // Who sets acode up needs what to do; `acode doctor` has the rest.
+  const shown = brief ? report.checks.filter(({ status }) => status !== 'ok') : report.checks;
+  if (brief) {
+    const passed = `${count('ok')} checks passed (\`acode doctor\` lists them)`;
+    return `${shown.map(check => checkLines(check, look)).join('')}${green('✔')} ${passed}\n`;
+  }
   const total = `${report.checks.length} checks, ${warned} warned, ${failed} failed (${report.durationMs} ms)`;
   const colour = failed > 0 ? red : warned > 0 ? yellow : green;
-  return `${report.checks.map(check => checkLines(check, look)).join('')}\n${colour(bold(total))}\n`;
+  return `${shown.map(check => checkLines(check, look)).join('')}\n${colour(bold(total))}\n`;
 }
 
 function checkLines({ status, title, seen, remedy }: Check, look: Look): string {

@@ -72,7 +72,7 @@ describe('acode init', () => {
         .join('\n'),
     );
     expect(stdout).toContain(`✔ created ${file}`);
-    expect(stdout).toMatch(/✘ Engine reachable[^]*failed \(\d+ ms\)/);
+    expect(stdout).toMatch(/✘ Engine reachable[^]*✔ \d+ checks passed \(`acode doctor` lists them\)/);
     expect(stdout).toMatch(
       /Try, once[^]*\n {2}acode run --network allow=npm:install -- npm install\n[^]*\n {2}acode run --fork [^]*\n {2}acode agent claude\n.*first: export ANTHROPIC_API_KEY=…/,
     );
@@ -92,7 +92,7 @@ describe('acode init', () => {
   it('shows an agent whose key is there, and acode downloads it', async () => {
     const env = { PATH: join(top, 'bin'), OPENAI_API_KEY: 'x' };
     const { stdout } = await call(['init', '--yes'], { cwd: () => project, env });
-    expect(stdout).toMatch(/Agents +none in your PATH: acode agent downloads one/);
+    expect(stdout).toMatch(/Agents +none in your PATH; `acode agent` downloads one/);
     expect(stdout).toMatch(/acode agent codex\n +the whole agent in a sandbox, on a copy\n/);
   });
 

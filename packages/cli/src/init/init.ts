@@ -64,7 +64,7 @@ export async function init(call: Call, yes: boolean): Promise<number> {
   const doctor = await call.progress.during('Checking this machine…', Acode.examine(options));
   const next = suggestions(found, call.io.env);
   if (call.options.json) await call.printJson('acode.init/1', { ...about(found), file, outcome, doctor, next });
-  await say(call, look => `${renderDoctor(doctor, look)}${renderNext(next, doctor, look)}`);
+  await say(call, look => `${renderDoctor(doctor, look, true)}${renderNext(next, doctor, look)}`);
   return doctor.ok ? 0 : 1;
 }
 
@@ -163,9 +163,12 @@ function renderFound({ status, project, agents }: Found, look: Look): string {
   return `${look.colours.bold('Found here')}\n${fields(
     [
       ['Engine', engine ? `${engine.version} at ${engine.socket}` : (status.unavailableReason ?? 'none')],
-      ['Project', project ? `${project.directory}, with ${project.tool.name}` : 'none that acode knows the tests of'],
+      [
+        'Project',
+        project ? `${project.directory}, with ${project.tool.name}` : 'not recognised: acode found no test command',
+      ],
       ['Image', status.defaultImage],
-      ['Agents', agents.join(', ') || 'none in your PATH: acode agent downloads one'],
+      ['Agents', agents.join(', ') || 'none in your PATH; `acode agent` downloads one'],
     ],
     look,
   )}`;

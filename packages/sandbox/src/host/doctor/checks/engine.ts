@@ -100,11 +100,14 @@ function version({ engine }: Diagnosis): Check {
 
 function runtimes({ engine, unprotecting = {} }: Diagnosis): Check {
   const names = engine.runtimes.map(name => (name === engine.defaultRuntime ? `${name} (default)` : name));
+  const seen = names.join(', ') || 'the engine names none';
   const refused = Object.entries(unprotecting).map(
     ([name, lacked]) =>
-      `with ${name} a workspace with .git or other protected paths is refused: add \`${lacked}\` to its runtimeArgs in the engine’s daemon.json`,
+      `To use ${name} in a workspace with .git, add \`${lacked}\` to its runtimeArgs in the engine’s daemon.json.`,
   );
-  return ok('runtimes', 'Runtimes', [names.join(', ') || 'the engine names none', ...refused].join('; '));
+  return refused.length === 0
+    ? ok('runtimes', 'Runtimes', seen)
+    : warn('runtimes', 'Runtimes', seen, refused.join(' '));
 }
 
 function limits({ engine, limits: supported }: Diagnosis): Check {
@@ -165,12 +168,13 @@ function knownBad({ components }: Diagnosis): Check {
     components.some(({ name, version: text }) => name.toLowerCase() === part && isBefore(text, mended)),
   );
   if (bad.length === 0) return ok('known-bad', title, versions || 'the engine names no parts');
+  const parts = [...new Set(bad.map(({ part }) => part))].join(' and ');
   const list = bad.map(({ part, cve }) => `${part}: ${cve}`).join('; ');
   return warn(
     'known-bad',
     title,
     `${list} (${versions})`,
-    'Update it. Distributions mend old versions in place: their changelog says whether yours is. acode refuses the mounts and working directories these need.',
+    `Update ${parts}. A distribution may have fixed it without a new version number: see the changelog of the package. acode refuses the mounts and working directories that these escapes need.`,
   );
 }
 

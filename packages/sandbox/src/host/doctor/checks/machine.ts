@@ -39,7 +39,7 @@ export function environmentCheck(env: Readonly<Record<string, string | undefined
         'environment',
         'Environment',
         told.join(', '),
-        'Unset what you did not mean: the engine it names is the one that is used.',
+        'Unset it if you do not mean this engine: acode uses the one that it names.',
       )
     : ok('environment', 'Environment', told.join(', '));
 }
