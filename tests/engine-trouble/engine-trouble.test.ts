@@ -22,7 +22,11 @@ describe.skipIf(process.getuid?.() === 0)('an engine that is not there', () => {
   it('is a refusal with its code, and a status that says so', async () => {
     await using acode = await open('/var/tmp/acode-no-such.sock');
     const error = await failureOf(acode.run(['true']));
-    expect(error).toMatchObject({ code: 'ACODE-SBX-008', message: /fail-closed/, cause: { code: 'ACODE-CTN-008' } });
+    expect(error).toMatchObject({
+      code: 'ACODE-SBX-008',
+      message: /Nothing was run/,
+      cause: { code: 'ACODE-CTN-008' },
+    });
     expect(await acode.status()).toMatchObject({
       available: false,
       unavailableReason: /^there is no engine socket at/,

@@ -118,6 +118,12 @@ function chosenFor({ chosen }: { readonly chosen?: string }): string {
   return chosen === undefined ? '' : ` (because ${chosen})`;
 }
 
+// The two ways in which words that were quoted behind `--` were meant.
+function lineForms(command: string): string {
+  const isSafe = /^[\w@%+=:,./ -]*$/.test(command);
+  return `For a shell line, leave out \`--\`: \`acode run "${isSafe ? command : 'a | b'}"\`. For a program and its arguments, leave out the quotes: \`acode run -- ${isSafe ? command : 'program argument'}\`.`;
+}
+
 // How far a log can still be trusted that is not what it was.
 function standing(fault: string): string {
   if (fault === 'truncated' || fault === 'rewritten')
@@ -171,10 +177,12 @@ const ROWS = {
   'ACODE-SBX-003': entry<{ path: string; violation: MountViolation; reason: string; workdir?: true; remedy?: Text }>({
     title: 'mount refused',
     message: c =>
-      `${c.path} cannot be ${c.workdir === true ? 'the working directory' : 'mounted into a sandbox'}: ${c.reason} (${c.violation}).`,
+      c.workdir === true
+        ? text`${{ field: 'cwd' }}: ${c.path} ${c.reason}.`
+        : `${c.path} cannot be mounted into a sandbox: ${c.reason} (${c.violation}).`,
     hint: c =>
       c.remedy ??
-      'acode mounts the directory that you are in: go into a project directory, or name one: `--workspace <directory>`.',
+      'acode mounts the directory that you are in. Go into a project directory first (`cd ~/project`), or name one: `--workspace ~/project`.',
     exit: 125,
     example: { path: '/', violation: 'ForbiddenPath', reason: 'it is the root of the file system' },
   }),
@@ -259,6 +267,8 @@ const ROWS = {
     lateMs?: number;
     required?: Text;
     available?: string;
+    /** Whether what is available isolates, and less than is required. */
+    tooWeak?: true;
   }>({
     title: 'engine not available',
     message: c => {
@@ -266,7 +276,9 @@ const ROWS = {
       const need =
         c.required === undefined
           ? ''
-          : text` Nothing was run (fail-closed); required: ${c.required}, available: ${c.available ?? 'none'}.`;
+          : c.tooWeak === true
+            ? text` Nothing was run (fail-closed); required: ${c.required}, available: ${c.available ?? 'none'}.`
+            : ' Nothing was run.';
       const what = c.absent === true ? 'no Docker Engine or Podman was found' : engineFaultText(c);
       return text`${what.charAt(0).toUpperCase()}${what.slice(1)}.${need}`;
     },
@@ -378,8 +390,7 @@ const ROWS = {
       if (c.reason === 'not executable')
         return 'Make the file executable (chmod +x), or name its interpreter: acode sandbox exec -- sh ./script.';
       // Without the arguments of the command: a user who pastes them would have their own shell interpret them.
-      if (/\s/.test(c.command))
-        return `acode takes that as the name of one program. To run a shell command line, quote it and leave out \`--\`: \`acode run "${/^[\w@%+=:,./ -]*$/.test(c.command) ? c.command : 'a | b'}"\`.`;
+      if (/\s/.test(c.command)) return `It was taken as the name of one program. ${lineForms(c.command)}`;
       if (/^(?:\S*\/)?(?:sudo|su|doas)$/.test(c.command) && c.imageless !== true)
         return 'A sandbox has no root user: run the command without sudo, su or doas. Software that needs root to install belongs in the image: choose one that has it with --image.';
       const line = 'To run a shell command line, quote it: acode run "a | b".';
@@ -402,9 +413,15 @@ const ROWS = {
     exit: 125,
     example: { what: 'policy.network: bridge', instead: 'Leave it out: the sandbox then has no network.' },
   }),
-  'ACODE-SBX-017': entry<{ field: string; reason: string; remedy?: Text }>({
+  'ACODE-SBX-017': entry<{
+    field: string;
+    reason: string;
+    remedy?: Text;
+    /** Whether the reason is about what nobody set, so that the field is not named before it. */
+    sentence?: true;
+  }>({
     title: 'invalid request',
-    message: c => text`${{ field: c.field }}: ${c.reason}.`,
+    message: c => (c.sentence === true ? `${c.reason}.` : text`${{ field: c.field }}: ${c.reason}.`),
     hint: c =>
       c.remedy ??
       text`Correct ${{ field: c.field }}; \`acode explain\` shows the resulting policy before anything runs.`,
@@ -660,17 +677,18 @@ const ROWS = {
     hint: c =>
       c.remedy ??
       (c.what === 'sandbox'
-        ? '`acode sandbox list` shows the sandboxes that exist; `acode sandbox create` makes one. The sandbox of `acode run` is removed when its command ends.'
+        ? '`acode sandbox list` shows the sandboxes that exist. The sandbox of `acode run` is gone when its command has ended.'
         : '`acode sandbox logs` without a name lists the runs whose output was saved.'),
     exit: 125,
     example: { reference: 'acode-a1b2c3d4-run-001', what: 'sandbox' },
   }),
   'ACODE-FRK-001': entry<{ fork: string; elsewhere?: readonly string[] }>({
     title: 'no such fork',
-    message: c => `There is no fork ${c.fork}.`,
+    message: c =>
+      c.elsewhere === undefined ? `This workspace has no fork named ${c.fork}.` : `There is no fork ${c.fork}.`,
     hint: ({ elsewhere }) => {
       const make = '`acode run --fork "<command>"` makes one.';
-      if (elsewhere === undefined) return `List the forks of this workspace with \`acode fork list\`; ${make}`;
+      if (elsewhere === undefined) return '`acode fork list` shows the forks of this workspace.';
       if (elsewhere.length === 0) return make;
       return `There are forks of ${elsewhere.join(', ')}: go there, or name it with --workspace. Here, ${make}`;
     },

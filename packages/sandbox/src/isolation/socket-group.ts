@@ -24,7 +24,7 @@ export function accessRemedy(socket: string, group: SocketGroup | null): string 
   if (group.gid === 0)
     return `${socket} belongs to root alone. Let the engine give it to a group of its own (\`"group": "docker"\` in its daemon.json), join that group and log in again; or use a rootless engine.`;
   const name = group.name ?? String(group.gid);
-  return `Add yourself to the group ${name}, which owns ${socket}, and log in again: \`sudo usermod -aG ${name} $USER\`. Whoever is in it is as good as root here; a rootless engine needs no group.`;
+  return `Add yourself to the group ${name}, which owns ${socket}, and log in again: \`sudo usermod -aG ${name} $USER\`. Members of ${name} can become root on this machine; a rootless engine avoids that.`;
 }
 
 function nameIn(groups: string, gid: number): string | null {

@@ -118,7 +118,9 @@ function weakerRemedy(asked: Level, { risk }: Asked): string {
 async function withNeed(host: Host, policy: Asked, error: unknown): Promise<unknown> {
   if (!(error instanceof AcodeError && error.is('ACODE-SBX-008'))) return error;
   const { fallback } = policy;
-  const context = { ...error.context, required: needOf(policy), available: await availableHere(host) };
+  const available = await availableHere(host);
+  const weaker = available === NO_BOUNDARY ? {} : { tooWeak: true as const };
+  const context = { ...error.context, required: needOf(policy), available, ...weaker };
   // The user allowed a fallback that does not apply here, so the error explains why.
   const isMissed = fallback.value === 'warn' && error.context.absent !== true;
   const remedy = isMissed ? { remedy: `${error.hint} ${NO_STAND_IN}` } : {};

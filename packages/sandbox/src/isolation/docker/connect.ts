@@ -24,7 +24,7 @@ export interface FoundEngine {
 const FIRST_CONTACT_MS = 4000;
 
 const REFUSALS: Readonly<Record<EngineRefusal['reason'], string>> = {
-  'not-a-unix-socket': 'only engines on a local unix socket are supported',
+  'not-a-unix-socket': 'acode uses only engines on a local Unix socket',
   'no-scheme': 'a socket is named with unix:// before its path',
   'not-absolute': 'the path of the socket must be absolute',
   'context-missing': 'there is no docker context of that name',
@@ -54,7 +54,7 @@ export function refusalRemedy({ source, reason, subject }: EngineRefusal): strin
   const form = 'unix:///path/to/docker.sock';
   return reason === 'not-absolute'
     ? `Write the whole path in ${chosen}: ${form}.`
-    : `Engines on other machines (tcp, ssh) are not supported: what a sandbox is given must be on this one. Unset ${chosen}, or set it to a local socket: ${form}.`;
+    : `Unset ${chosen}, or set it to a local socket: ${form}. An engine on another machine (tcp, ssh) cannot mount the files of this one.`;
 }
 
 /** The remedy for a socket that did not work; undefined if the user only has to start the engine. */
