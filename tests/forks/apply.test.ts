@@ -339,7 +339,7 @@ it.skipIf(withoutEngines)('`acode fork apply` needs a person, and its examples w
   expect(made.stderr).toMatch(/acode fork diff.*acode fork apply/);
   const unasked = await bench.call(['fork', 'apply', '--accept-risk', 'all']);
   expect(unasked.status).toBe(2);
-  expect(unasked.stderr).toContain('consent of a person');
+  expect(unasked.stderr).toContain('needs a person to confirm it');
   expect(existsSync(join(bench.workspace, 'note'))).toBe(false);
   for (const { type } of (EXAMPLES['acode fork apply'] ?? []).filter(({ fork }) => fork)) {
     const words = execFileSync('xargs', ['-n1'], { input: type, encoding: 'utf8' }).trimEnd().split('\n');

@@ -55,7 +55,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     expect(first.stderr).not.toContain('warning');
     const elsewhere = await bench.exec(['--image', built.reference, '--workdir', '/project', '--', 'pwd']);
     expect(elsewhere.status).toBe(125);
-    expect(elsewhere.stderr).toMatch(/hint: .*relative to the workspace.*"cd \/project && …"/);
+    expect(elsewhere.stderr).toMatch(/hint: .*directory of the workspace.*"cd \/project && …"/);
     const inside = await bench.exec(['--image', built.reference, 'cd /project && cat dep']);
     expect(inside.stdout.toString()).toBe('dep\n');
     const without = await bench.call(['sandbox', 'build-image']);
@@ -105,7 +105,7 @@ describe.skipIf(withoutEngines)('acode sandbox build-image', () => {
     writeFileSync(join(bench.workspace, 'go.mod'), '');
     await bench.configure({ images: {} });
     const several = await bench.call(['sandbox', 'build-image']);
-    expect(several.stderr).toMatch(/several languages[^]*hint: .*with --base/);
+    expect(several.stderr).toMatch(/several languages[^]*hint: .*--base/);
     expect(several.stderr).not.toContain('--image');
   });
 });

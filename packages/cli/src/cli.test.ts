@@ -110,7 +110,7 @@ describe('a mistake in the call', () => {
     [['sandbox', 'exec', 'ls', '--network', 'none'], /acode sandbox exec --network none ls/],
     [['run', '--image', 'x', '--readonly', 'echo', 'hi'], /`acode run … "echo hi"`.*`acode run … -- echo hi`/],
     [['run', '--readonly', 'ls', '--timeout', '5'], /`acode run … --timeout 5 ls`/],
-    [['run', '--rm', 'ls'], /removed by itself/],
+    [['run', '--rm', 'ls'], /removed automatically/],
     [['run', '--gpus', 'all', 'ls'], /hint: A sandbox has no access to GPUs\.\n/],
     [['sandbox', 'create', '--gpus=all'], /no access to GPUs/],
     [['mcp', '--print-config', 'claud'], /claude-code/],
@@ -127,8 +127,8 @@ describe('a mistake in the call', () => {
     [['run', '--network', 'none,allow=pypi', 'ls'], /Expected none, allow=<hosts>/],
     [['run', '--net', 'none', 'ls'], /Did you mean --network\?/],
     [['run', '--allow', 'pypi', 'ls'], /Did you mean --network allow=<hosts>\?/],
-    [['run', '--fork', '--deps', 'ls'], /Leave one of the two out/],
-    [['run', '--', '--fork', 'ls'], /`acode run --fork … -- <program>`/],
+    [['run', '--fork', '--deps', 'ls'], /leave --fork out; to have the fork, leave --deps out/],
+    [['run', '--', '--fork', 'ls'], /`acode run --fork -- ls`/],
     [['--fork', 'run', 'ls'], /`acode run --fork -- …`/],
     [['fork', 'run', 'ls'], /`acode run --fork -- <command>`/],
     [['diff'], /`acode fork diff`/],
@@ -148,11 +148,11 @@ describe('a mistake in the call', () => {
   });
 
   it('is one object with --json, wherever that stands', async () => {
-    for (const argv of [
-      ['--json', 'sandbx'],
-      ['sandbox', 'exec', '--json', '--memroy', '1', 'ls'],
-      ['sandbox', '--json'],
-    ]) {
+    for (const [argv, context] of [
+      [['--json', 'sandbx'], {}],
+      [['sandbox', 'exec', '--json', '--memroy', '1', 'ls'], { option: '--memroy' }],
+      [['sandbox', '--json'], {}],
+    ] as const) {
       const { status, stdout } = await call(argv);
       expect(status).toBe(2);
       expect(JSON.parse(stdout)).toEqual({
@@ -160,7 +160,7 @@ describe('a mistake in the call', () => {
         code: 'ACODE-CLI-001',
         message: expect.any(String),
         hint: expect.any(String),
-        context: {},
+        context,
         correlationId: null,
       });
     }

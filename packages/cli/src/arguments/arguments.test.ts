@@ -186,7 +186,7 @@ describe('the arguments of a command', () => {
     [['  '], null, 'acode run -- echo hi'],
     [[], [], 'acode run -- echo hi'],
     [['echo'], ['hi'], 'acode run -- echo hi'],
-    [['busybox', 'ls'], null, 'In the image busybox: `acode run --image busybox -- ls`.'],
+    [['busybox', 'ls'], null, 'To run ls in the image busybox: `acode run --image busybox -- ls`.'],
     [['node:20', 'ls', '-l'], null, 'acode run --image node:20 -- ls -l'],
     [
       ['53a87165-0ce1-453c-a9b1-594e18d02b6f'],

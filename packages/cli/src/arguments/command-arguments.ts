@@ -32,19 +32,23 @@ export function commandOf({ before, after, called, options }: CommandArguments):
       `Write \`${called} ${rest.map(quoted).join(' ')} ${quoted(line)}\`; if all of it is the command, \`${called} ${together(before)}\`.`,
     );
   const image = imageForm(called, line, rest);
-  throw new UsageError(
-    `${before.length} arguments without \`--\` could be read in ${image === '' ? 'two' : 'three'} ways.`,
-    `${image}${forms(called, before)}`,
-  );
+  const either =
+    image === ''
+      ? `\`${before.join(' ')}\` is a shell line, or a program and its arguments`
+      : `${line} is an image or a program`;
+  throw new UsageError(`It is not clear whether ${either}.`, `${image}${forms(called, before)}`);
 }
+
+// Options without a value: what follows one of them is the program.
+const FLAGS = new Set(['--fork', '--readonly', '--deps', '--no-caches', '--terminal', '-t', '--json', '--verbose']);
 
 // No program is called as an option of acode is: the words before it were forgotten, or `--` came too early.
 function refuseOption(after: readonly string[], called: string, options: readonly string[]): void {
-  const [first = ''] = after;
+  const [first = '', ...rest] = after;
   if (!options.includes(first.split('=', 1)[0] ?? '')) return;
   throw new UsageError(
-    `${first} stands after \`--\`, where the program to run is expected.`,
-    `Options of acode stand before \`--\`, such as \`${called} ${first} … -- <program>\`.`,
+    `${first} comes after \`--\`, where the name of the program should be.`,
+    `Put acode’s own options before \`--\`: \`${called} ${FLAGS.has(first) ? [first, '--', ...rest.map(quoted)].join(' ') : `${first} … -- <program>`}\`.`,
   );
 }
 
@@ -96,7 +100,7 @@ const IMAGE =
 
 function imageForm(called: string, first: string, rest: readonly string[]): string {
   if (!IMAGE.test(first)) return '';
-  return `In the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`. `;
+  return `To run ${quoted(rest[0] ?? '')} in the image ${first}: \`${called} --image ${first} -- ${rest.map(quoted).join(' ')}\`. `;
 }
 
 /** An argument as it can be typed into a shell. */

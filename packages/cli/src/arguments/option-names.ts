@@ -53,6 +53,7 @@ const REQUEST_OPTIONS: Readonly<Record<string, string>> = {
 };
 
 const MIB = 1024 ** 2;
+const GIB = 1024 ** 3;
 
 // Values as the option takes them, where that is not how the field has them.
 const OPTION_VALUES: Readonly<Record<string, (value: number) => string>> = {
@@ -97,5 +98,6 @@ function valueFor(option: string, value: string | number): string {
 }
 
 function size(bytes: number): string {
+  if (bytes > 0 && bytes % GIB === 0) return `${bytes / GIB}g`;
   return bytes >= MIB ? `${Math.ceil(bytes / MIB)}m` : `${Math.max(1, bytes)}b`;
 }

@@ -49,7 +49,7 @@ describe('a copy', () => {
     ['a1b2c3d4:a', 'b1b2c3d4:b'],
     ['/a:b', './c:d'],
   ])('%s to %s is refused', (source, target) => {
-    expect(() => parseCopyRequest(source, target)).toThrow(/side/);
+    expect(() => parseCopyRequest(source, target)).toThrow(/sides? |Neither/);
   });
 });
 
@@ -77,7 +77,7 @@ describe('what cannot be', () => {
     [['sandbox', 'exec', '--in', 'a1b2'], /no command to run/],
     [['sandbox', 'shell', 'a1b2'], /needs a terminal[^]*exec --in a1b2/],
     [['sandbox', 'shell'], /needs a terminal[^]*acode run/],
-    [['sandbox', 'cp', 'a', 'b'], /Neither side/],
+    [['sandbox', 'cp', 'a', 'b'], /Neither a nor b is in a sandbox/],
     [['sandbox', 'cp', './no-such-file', 'a1b2c3d4:b'], /There is no \.\/no-such-file/],
     [['sandbox', 'keep', 'a1b2'], /--for[^]*`acode sandbox keep a1b2c3d4 --for 2h`/],
     [['sandbox', 'keep', 'a1b2', '--for', '2'], /with its unit/],
@@ -93,11 +93,11 @@ describe('what cannot be', () => {
     [['sandbox', 'create', '--ttl', '2h'], /Did you mean --for\?/],
     [
       ['sandbox', 'exec', '-it', '--', 'sh'],
-      /write -t: `acode (?:run|sandbox exec) -t -- <program>`[^]*`acode[ \n]sandbox shell`/,
+      /needs a terminal: `acode (?:run|sandbox exec) -t -- <program>`[^]*`acode[ \n]sandbox shell`/,
     ],
     [
       ['run', '-it', 'busybox', 'sh'],
-      /write -t: `acode (?:run|sandbox exec) -t -- <program>`[^]*`acode[ \n]sandbox shell`/,
+      /needs a terminal: `acode (?:run|sandbox exec) -t -- <program>`[^]*`acode[ \n]sandbox shell`/,
     ],
     [['run', '--in', 'a1b2', '--', 'ls'], /`acode sandbox exec --in <sandbox> -- …`/],
     [['run', '--ttl', '2h', '--', 'ls'], /`acode sandbox create --for <time>`; --timeout limits/],
@@ -107,9 +107,9 @@ describe('what cannot be', () => {
     [['run', '-p', '80:80', '--', 'ls'], /Did you mean --publish\?/],
     [['explain', '-w', 'a', '--', 'ls'], /Did you mean --workdir\?/],
     [['sandbox', 'list', '-e', 'A=1'], /Unknown option '-e'\.\n[^]*`acode sandbox list --help`/],
-    [['sandbox', 'rm', 'a1b2'], /Did you mean `acode sandbox kill`\?/],
-    [['sandbox', 'stop'], /Did you mean `acode sandbox kill`\?/],
-    [['sandbox', 'delete'], /Did you mean `acode sandbox kill`\?/],
+    [['sandbox', 'rm', 'a1b2'], /Did you mean `acode sandbox kill <id>`\?/],
+    [['sandbox', 'stop'], /Did you mean `acode sandbox kill <id>`\?/],
+    [['sandbox', 'delete'], /Did you mean `acode sandbox kill <id>`\?/],
     [['sandbox', 'ps'], /Did you mean `acode sandbox list`\?/],
     [['ps'], /Did you mean `acode sandbox list`\?/],
     [['sandbox', 'constructor'], /Unknown command 'constructor'/],

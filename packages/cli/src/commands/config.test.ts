@@ -135,7 +135,7 @@ describe('config set', () => {
   it.each([
     [['sandbox.memory', '2g'], /did you mean sandbox\.defaults\.memory_mb\?/],
     [['sandbox.network', 'x'], /is a section[^]*sandbox\.network\.mode/],
-    [['sandbox.defaults.memory_mb', 'lots'], /expected a size[^]*Nothing was changed/],
+    [['sandbox.defaults.memory_mb', 'lots'], /must be a size[^]*Nothing was changed/],
     [['sandbox.network.allow_bridge', 'no'], /found `no` \(text\); write false/],
     [['sandbox.security.readonly_rootfs', 'false'], /readonly_rootfs/],
     [['--add', 'sandbox.level', 'gvisor'], /not a list/],

@@ -4,6 +4,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join, posix, resolve, sep } from 'node:path';
 import { AcodeError } from '@acode/sandbox';
 import type { Files, RiskyChange, TransferReport } from '@acode/sandbox';
+import { quoted } from '../arguments/command-arguments.ts';
 import type { Call } from '../call.ts';
 import { reportLines } from '../execution/artifacts.ts';
 import { riskyNotices } from '../execution/closing-lines.ts';
@@ -145,8 +146,10 @@ export function parseCopyRequest(source: string, target: string): CopyRequest {
   if (to && !from) return { direction: 'in', ...to, outside: source };
   if (!from) refuseShort(source, target);
   throw new UsageError(
-    from ? 'Both sides are in a sandbox.' : 'Neither side is in a sandbox.',
-    'Write one side as sandbox:path: `acode sandbox cp ./input a1b2c3d4:input`, or `acode sandbox cp a1b2c3d4:dist ./dist`. `acode sandbox list` shows the ids and names of sandboxes, and `acode sandbox create` makes one. A file of this machine with a colon in its name is written ./name.',
+    from ? 'Both sides are in a sandbox.' : `Neither ${oneLine(source)} nor ${oneLine(target)} is in a sandbox.`,
+    from
+      ? 'Write one side as a path of this machine. A file here that has a colon in its name is written ./name.'
+      : `Write one side as <sandbox>:<path>: \`acode sandbox cp ${quoted(source)} <sandbox>:${quoted(target)}\`, or \`acode sandbox cp <sandbox>:${quoted(source)} ${quoted(target)}\`. \`acode sandbox list\` shows the sandboxes.`,
   );
 }
 

@@ -95,7 +95,7 @@ async function wantedBy(call: Call, { only, diff }: ApplyForm): Promise<Omit<Wan
 export function refuseUnasked(call: Call): void {
   if (canAsk(call.io) && !call.options.json) return;
   throw new UsageError(
-    'Applying changes of a fork needs the consent of a person, and there is no terminal to ask at.',
+    'Applying a fork needs a person to confirm it, and there is no terminal to ask at.',
     NOBODY_TO_ASK,
   );
 }

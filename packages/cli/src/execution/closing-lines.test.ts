@@ -276,7 +276,7 @@ describe('the lines after a run', () => {
     const options = ['--image', '--memory'];
     const complained = { ...result, exitCode: 2, stderr: "ls: unrecognized option '--image'\n" };
     expect(closingLines(complained, ['ls', '--image', 'busybox'], { options })).toEqual([
-      'hint: --image comes after `--`, so it went to ls. Put options of acode before `--`: `acode run --image busybox -- ls`.',
+      'hint: --image comes after `--`, so it went to ls. Put acode’s own options before `--`: `acode run --image busybox -- ls`.',
     ]);
     expect(closingLines(complained, ['ls', '--image=busybox'], { options })).toHaveLength(1);
     expect(closingLines({ ...complained, exitCode: 0 }, ['ls', '--image', 'x'], { options })).toEqual([]);

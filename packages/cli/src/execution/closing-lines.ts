@@ -185,7 +185,7 @@ function optionLines(
   const rest = [program, ...words.slice(0, at), ...words.slice(at + taken.length)];
   const line = oneLine(`${called} ${taken.map(quoted).join(' ')} -- ${rest.map(quoted).join(' ')}`);
   return [
-    `hint: ${nameOf(given)} comes after \`--\`, so it went to ${oneLine(program)}. Put options of acode before \`--\`: \`${line}\`.`,
+    `hint: ${nameOf(given)} comes after \`--\`, so it went to ${oneLine(program)}. Put acode’s own options before \`--\`: \`${line}\`.`,
   ];
 }
 

@@ -32,7 +32,7 @@ describe.skipIf(process.getuid?.() === 0)('a command that printed', () => {
     ["PermissionError: [Errno 13] Permission denied: '/workspace/sub/file'\n", 'sub/file'],
   ])('%j is told about the path, and how to change that', async (stderr, path) => {
     const text = await missingPermission({ root, inside: 'sub' }, stderr);
-    expect(text).toMatch(new RegExp(`^${path} is not writable for you .*\`chmod u\\+w ${path}\`\\.$`));
+    expect(text).toMatch(new RegExp(`^${path} is not writable by you .*\`chmod u\\+w ${path}\`\\.$`));
   });
 
   it.each([

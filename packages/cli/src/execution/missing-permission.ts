@@ -41,7 +41,7 @@ function deniedPath(stderr: string, inside: string): string | null {
 }
 
 function sentence(path: string, owner: number): string {
-  const why = `${path} is not writable for you on this machine, and a command in a sandbox has no more rights to the workspace than you have`;
+  const why = `${path} is not writable by you on this machine, and a command in a sandbox has no more rights in the workspace than you have`;
   return owner === process.getuid?.()
     ? `${why}. To change that: \`chmod u+w ${path}\`.`
     : `${why}: it belongs to user ${owner}.`;

@@ -5,8 +5,9 @@ import type { CommanderError } from '@commander-js/extra-typings';
 import { EXAMPLES } from '../examples.ts';
 import { UsageError } from './usage.ts';
 
-const NOT_NEEDED = 'Leave it out: every sandbox is removed by itself when its command ends.';
+const NOT_NEEDED = 'Leave it out: every sandbox is removed automatically when its command ends.';
 const DRY_RUN = 'Without running anything: `acode explain -- …`.';
+const KILL = 'Did you mean `acode sandbox kill <id>`? It stops a sandbox and removes it.';
 const NO_GPU = 'A sandbox has no access to GPUs.';
 
 // Options and commands that are not there, for a reason, and what to say in their place.
@@ -20,6 +21,10 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode sandbox exec --rm': NOT_NEEDED,
   'acode run --dry-run': DRY_RUN,
   'acode sandbox exec --dry-run': DRY_RUN,
+  'acode sandbox rm': KILL,
+  'acode sandbox stop': KILL,
+  'acode sandbox delete': KILL,
+  'acode exec': 'To run one command: `acode run`. To run one in a persistent sandbox: `acode sandbox exec --in <id>`.',
   'acode version': 'Did you mean `acode --version`?',
   'acode diff': 'Did you mean `acode fork diff`?',
   'acode apply': 'Did you mean `acode fork apply`?',
@@ -29,6 +34,15 @@ const INSTEAD: Readonly<Record<string, string>> = {
   'acode --fork': 'Write it after the command it is for: `acode run --fork -- …`.',
   'acode --network': 'Write it after the command it is for: `acode run --network allow=… -- …`.',
   'acode run --for': 'A persistent sandbox: `acode sandbox create --for <time>`; --timeout limits a run.',
+};
+// Options that exclude each other, and how to choose.
+const CONFLICTS: Readonly<Record<string, string>> = {
+  '--fork --readonly':
+    'Either protects your files. With --fork the command writes to a copy, with --readonly it writes nothing: leave out the one you do not want.',
+  '--fork --deps':
+    'The dependencies of a project image cannot be mounted into a fork. To have the dependencies, leave --fork out; to have the fork, leave --deps out.',
+  '--disk-hard --disk':
+    'Both set the disk limit of the fork. --disk stops the command soon after, --disk-hard lets its writes fail.',
 };
 // Commands that take no arguments, and what one with arguments was probably meant to be.
 const EXCESS: Readonly<Record<string, string>> = {
@@ -74,22 +88,14 @@ export function usageErrorFor(complaint: CommanderError, about: Complained): Usa
   const said = complaint.message.replace(/^error: /, '').replace("'--fork=current'", "'--fork'");
   const [first = '', ...rest] = said.split('\n');
   const instead = insteadOf(complaint, first, about);
-  if (instead !== null) return new UsageError(sentence(first), instead);
+  const [, option] = /^unknown option '([^'=]*)/.exec(first) ?? [];
+  if (instead !== null) return new UsageError(sentence(first), instead, '', option);
   const meant = elsewhere(/^unknown command '([^']*)'/.exec(first)?.[1] ?? '');
   const suggestion = meant === null ? rest.join(' ').replace(/^\((.*)\)$/, '$1') : `Did you mean \`${meant}\`?`;
   // The parser’s own sentence ends before what an argument’s file says was expected.
   const [what = '', expected] = first.split(/(?<= is invalid(?: for argument '[^']*')?)\. /, 2);
-  return new UsageError(
-    sentence(what),
-    [
-      choiceMeant(what, expected),
-      expected,
-      suggestion,
-      expected === undefined && suggestion === '' ? seeHelp : undefined,
-    ]
-      .filter(part => part !== undefined && part !== '')
-      .join(' '),
-  );
+  const parts = [choiceMeant(what, expected), expected, suggestion].filter(part => part !== undefined && part !== '');
+  return new UsageError(sentence(what), parts.length === 0 ? seeHelp : parts.join(' '), '', option);
 }
 
 // `Allowed choices are claude, codex.`, for a value that is near one of them.
@@ -105,16 +111,22 @@ function insteadOf({ code }: CommanderError, first: string, about: Complained): 
   const { called } = about;
   const [example] = EXAMPLES[called] ?? [];
   if (MISSING.includes(code)) return example ? `Write it as in \`${example.type}\`.` : null;
-  if (code === 'commander.conflictingOption') return 'Leave one of the two out.';
+  if (code === 'commander.conflictingOption') return choiceBetween(first);
   const unknown = /^unknown (?:option|command) '([^'=]*)/.exec(first)?.[1] ?? '';
   if (/^--gpus?$/.test(unknown)) return NO_GPU;
   return INSTEAD[`${called} ${unknown}`] ?? EXCESS[`${code} ${called}`] ?? sameAs(unknown, about);
 }
 
+// What excludes each other, as the parser names it: `option '--fork [name]' cannot be used with option '--deps'`.
+function choiceBetween(first: string): string {
+  const names = [...first.matchAll(/'(--[\w-]+)/g)].map(([, name]) => name);
+  return CONFLICTS[names.join(' ')] ?? 'Leave one of the two out.';
+}
+
 // What is written without a space after a short option is its value.
 function sameAs(option: string, { called, options }: Complained): string | null {
   if (TERMINAL.includes(option) && options.includes('--terminal'))
-    return `For a program that needs a terminal, write -t: \`${called} -t -- <program>\`. For a shell: \`acode sandbox shell\`. Standard input is passed on without an option.`;
+    return `For a program that needs a terminal: \`${called} -t -- <program>\`. -i is not needed: standard input is always passed on. For a shell: \`acode sandbox shell\`.`;
   if (TERMINAL.includes(option) && options.includes('--image'))
     return '`acode sandbox shell` has a terminal inside; standard input is passed on without an option.';
   const name = option.startsWith('--') ? option : option.slice(0, 2);

@@ -49,20 +49,34 @@ function isKnown(error: unknown): error is AcodeError {
 }
 
 function usage(error: UsageError): FailureReport {
-  const { code, message, hint, exitStatus } = error;
-  return { code, message, hint, exitStatus, context: {}, correlationId: null, causes: [] };
+  const { code, message, hint, exitStatus, option } = error;
+  return {
+    code,
+    message,
+    hint,
+    exitStatus,
+    context: option === undefined ? {} : { option },
+    correlationId: null,
+    causes: [],
+  };
 }
 
 function known(error: AcodeError, terms: Terms): FailureReport {
   return {
     code: error.code,
     ...error.inTerms(terms),
-    context: { ...error.context },
+    context: { ...error.context, ...optionIn(error.context) },
     correlationId: error.correlationId ?? null,
     exitStatus: error.exitStatus,
     causes: causesOf(error),
     ...(error.settings.length === 0 ? {} : { settings: error.settings }),
   };
+}
+
+// A program that called the command line knows its options, and not the fields of the library.
+function optionIn(context: object): { readonly option?: string } {
+  const option = 'field' in context && typeof context.field === 'string' ? OPTION_TERMS.field(context.field) : '';
+  return option.startsWith('-') ? { option } : {};
 }
 
 function causesOf(error: unknown): string[] {
@@ -107,15 +121,20 @@ function details(report: FailureReport, verbose: boolean): (readonly [name: stri
       // Message and hint name most of the circumstances already.
       return text === null || text === '' || message.includes(text) || hint.includes(text)
         ? []
-        : [[name, text] as const];
+        : [[nameOf(name, context), text] as const];
     }),
     ...(verbose && correlationId !== null ? [['correlation id', correlationId] as const] : []),
     ...(verbose ? causes.map(cause => ['cause', cause] as const) : []),
   ];
 }
 
+// Where there is no engine, the sockets are those where one was looked for.
+function nameOf(name: string, { absent }: FailureReport['context']): string {
+  return name === 'socket' && absent === true ? 'looked in' : name;
+}
+
 // Circumstances that message and hint speak of in other words.
-const SAID = new Set(['uid', 'kind', 'fault']);
+const SAID = new Set(['uid', 'kind', 'fault', 'violation', 'required', 'available']);
 const REASON_SAID = new Set(['ACODE-SBX-008']);
 // Circumstances that are the name of a field of the request.
 const NAMES_FIELD = new Set(['field', 'limit']);

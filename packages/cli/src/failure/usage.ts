@@ -7,11 +7,14 @@ export class UsageError extends Error {
   readonly exitStatus = 2;
   /** What a person is shown instead of message and hint, where a whole help text serves better. */
   readonly help: string;
+  /** The option that the mistake is about, for programs. */
+  readonly option: string | undefined;
 
-  constructor(message: string, hint: string, help = '') {
+  constructor(message: string, hint: string, help = '', option?: string) {
     super(message);
     this.name = 'UsageError';
     this.hint = hint;
     this.help = help;
+    this.option = option;
   }
 }

@@ -115,7 +115,7 @@ describe('AcodeError', () => {
 
   it('knows a line that was given as the name of a program', () => {
     const line = new AcodeError('ACODE-SBX-015', { command: 'ls $(id)', image: 'y', reason: 'not found' });
-    expect(line.hint).toMatch(/leave out `--`: `acode run "a \| b"`\.$/);
+    expect(line.hint).toMatch(/leave out `--`: `acode run "a \| b"`\./);
   });
 
   it('does not send anybody for another image where the level has none', () => {

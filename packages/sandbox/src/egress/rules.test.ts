@@ -49,7 +49,7 @@ describe('an entry', () => {
     ['a.example b', 'white space'],
     ['a.example;b.example', 'semicolon'],
     ['é.example', 'signs'],
-    ['*', 'every host'],
+    ['*', 'allow every host'],
     ['*.com', 'top-level'],
     ['a.*.example', '* elsewhere'],
     ['*a.example', '* elsewhere'],

@@ -154,8 +154,9 @@ function shapeFault(entry: string): EntryFault | null {
     return { reason: 'has signs that no host name has', remedy: 'Write an internationalised name in its xn-- form' };
   if (entry === '*' || entry === '*.*')
     return {
-      reason: 'is every host',
-      remedy: 'Name the hosts, or presets such as npm:install. A network without a list is bridge',
+      reason: 'would allow every host',
+      remedy:
+        'Name the hosts or presets: allow=npm:install,example.com. To reach every host instead: --network bridge, after `acode config set sandbox.network.allow_bridge true`',
     };
   return null;
 }

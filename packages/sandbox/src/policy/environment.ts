@@ -1,5 +1,6 @@
 // Environment variables: those that may enter a sandbox, and those that acode sets itself.
 
+import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isBoundary } from '../contract/levels.ts';
 import type { NetworkMode } from '../contract/network.ts';
@@ -19,7 +20,7 @@ export function isDangerous(name: string): boolean {
 }
 
 /** Checks the environment of a request; throws at the first variable that may not enter. */
-export function checkEnvironment(env: Readonly<Record<string, string>>): void {
+export function checkEnvironment(env: Readonly<Record<string, string>>, command?: Command): void {
   for (const [name, value] of Object.entries(env)) {
     if (!NAME.test(name))
       throw new AcodeError('ACODE-SBX-017', { field: 'env', reason: `${JSON.stringify(name)} is not a variable name` });
@@ -29,10 +30,16 @@ export function checkEnvironment(env: Readonly<Record<string, string>>): void {
       throw new AcodeError('ACODE-SBX-010', {
         violation: 'DangerousEnvironment',
         detail: `${name} changes how programs load code`,
-        remedy: `If you want that, set it in the command itself, inside the sandbox: \`acode run "${name}=… <command>"\`. Otherwise leave it out.`,
+        remedy: `To set it for the command alone, and not for what starts it, put it into the command line: \`acode run "${name}=… ${typable(command)}"\`.`,
       });
     }
   }
+}
+
+// As it can stand between double quotes; what a shell would expand is not repeated.
+function typable(command: Command = ''): string {
+  const line = typeof command === 'string' ? command : command.join(' ');
+  return /^[\w@%+=:,./ -]+$/.test(line) ? line : '<command>';
 }
 
 // What package managers read to work offline. Without a network they would otherwise repeat every request for up to a

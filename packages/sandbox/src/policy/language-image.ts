@@ -119,8 +119,9 @@ export function refuseUndecided(image: Sourced<string>, found: readonly Language
   if (image.layer !== 'built-in' || !first || found.length < 2) return;
   throw new AcodeError('ACODE-SBX-017', {
     field: 'policy.image',
-    reason: `name one, because the workspace has several languages (${evidence(found)}) and no image is set for them`,
-    remedy: text`Name an image that has all of them with ${{ field: 'policy.image' }}, or where one language will do: ${{ field: 'policy.image', value: LANGUAGE_IMAGES[first.language] }}. For every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
+    reason: `No image can be chosen: this workspace has several languages (${evidence(found)}), and no image is set for them`,
+    sentence: true,
+    remedy: text`For ${first.language} alone: ${{ field: 'policy.image', value: LANGUAGE_IMAGES[first.language] }}. For all of them, name an image that has them: ${{ field: 'policy.image', value: '<image>' }}. To set it for every run here: ${{ setting: { key: `sandbox.images.combined.${combinationOf(found)}`, value: 'your-image:tag' } }}.`,
   });
 }
 

@@ -254,7 +254,7 @@ describe('resolvePolicy', () => {
     ['an unknown level', { level: 'strongest' }, 'policy.level'],
     ['a user by name', { user: 'root' }, 'policy.user'],
     ['a user without a group', { user: '1000' }, 'policy.user'],
-    ['too little memory', { limits: { memoryBytes: 1024 } }, 'at least 6 MiB'],
+    ['too little memory', { limits: { memoryBytes: 1024 } }, 'the minimum is 6 MiB'],
     ['a user beyond what kernels have', { user: '4294967296:1' }, 'uid:gid'],
     ['almost no CPU', { limits: { cpus: 1e-10 } }, 'policy.limits.cpus'],
     ['too few processes', { limits: { pids: 2 } }, 'policy.limits.pids'],

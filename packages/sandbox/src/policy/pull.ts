@@ -147,9 +147,13 @@ function assertTrusted(
   if (isListed(name, repositories.value)) return trustedBy(name, repositories);
   if (anywhere.value) return `images from anywhere may run (${setBy(anywhere)})`;
   throw refused(
-    `${image} ${present ? 'may not be pulled' : 'is not on this engine and may not be pulled'}: ${name} is not trusted (${setBy(repositories)}: ${repositories.value.join(', ')})`,
+    `${image} ${present ? 'may not be pulled' : 'is not on this engine and may not be pulled'}: ${distrust(name, image, repositories)}`,
     text`Choose another image, or, if you trust it: ${trusting(name)}.`,
   );
+}
+
+function distrust(name: string, image: string, repositories: ImageTrust['repositories']): string {
+  return `${name === image ? 'it' : name} is not trusted. Trusted by ${setBy(repositories)}: ${repositories.value.join(', ')}`;
 }
 
 // The user’s list has the built-in ones in it, and a reader of the audit log must not search for those in a file.

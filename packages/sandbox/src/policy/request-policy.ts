@@ -57,8 +57,8 @@ function checkSizes({ limits = {} }: PolicyFields): void {
   if (limits.memoryBytes !== undefined && limits.memoryBytes < LEAST_MEMORY)
     throw nonsense(
       'policy.limits.memoryBytes',
-      `is ${formatBytes(limits.memoryBytes)}, and must be at least ${formatBytes(LEAST_MEMORY)}`,
-      text`Give it more, such as ${{ field: 'policy.limits.memoryBytes', value: SOME_MEMORY }}.`,
+      `${formatBytes(limits.memoryBytes)} is too little: the minimum is ${formatBytes(LEAST_MEMORY)}`,
+      text`Give it more, such as ${{ field: 'policy.limits.memoryBytes', value: SOME_MEMORY }}, or, if you meant GiB, ${{ field: 'policy.limits.memoryBytes', value: 1024 ** 3 }}.`,
     );
 }
 

@@ -207,7 +207,7 @@ function checkName({ name, keep, shared }: CreateRequest): void {
 export function checkCommandRequest(command: Command, request: CommandRequest, workdir: string): void {
   hold(commandRequestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(commandRequestSchema));
   checkCommand(command);
-  checkEnvironment(request.env ?? {});
+  checkEnvironment(request.env ?? {}, command);
   workdirFor(request.cwd, workdir);
 }
 
@@ -216,7 +216,7 @@ export function checkRequest(command: Command, request: RunRequest): void {
   hold(requestSchema.safeParse(request, { error: issueText }), '', () => fieldsOf(requestSchema));
   checkCommand(command);
   request.artifacts?.forEach(checkArtifact);
-  checkEnvironment(request.env ?? {});
+  checkEnvironment(request.env ?? {}, command);
   checkEnvironment(request.envDefaults ?? {});
   if (request.cwd?.startsWith('/') !== true || request.cwd.includes('\0')) workdirFor(request.cwd, WORKSPACE_TARGET);
 }

@@ -147,7 +147,7 @@ describe('workdirFor', () => {
 
   it('says what a working directory is relative to, and how to get to another directory of the image', () => {
     expect(() => workdirFor('/project', '/workspace')).toThrow(
-      expect.objectContaining({ hint: expect.stringMatching(/relative to the workspace.*"cd \/project && …"/) }),
+      expect.objectContaining({ hint: expect.stringMatching(/directory of the workspace.*"cd \/project && …"/) }),
     );
     expect(() => workdirFor('/x;reboot', '/workspace')).toThrow(
       expect.objectContaining({ hint: expect.not.stringContaining('reboot') }),

@@ -60,8 +60,8 @@ export function workdirFor(cwd: string | undefined, target: string): string {
       path: cwd ?? '.',
       violation: 'HostPathEscape',
       workdir: true,
-      reason: 'it is outside the workspace',
-      remedy: `Name it relative to the workspace, such as src. To work in another directory of the image, change into it in the line itself: \`acode run "cd ${wordFor(cwd)} && …"\`.`,
+      reason: 'is not inside the workspace',
+      remedy: `Name a directory of the workspace, such as src. To start in a directory of the image: \`acode run "cd ${wordFor(cwd)} && …"\`.`,
     });
   }
   return inside;
@@ -262,9 +262,9 @@ export function trespass(path: string, { homes, closed }: Places): Trespass | nu
   if (SYSTEM.has(path) || SYSTEM_TREES.some(tree => isWithin(path, tree))) {
     return { violation: 'ForbiddenPath', reason: 'it is a directory of the system' };
   }
-  if (homes.some(home => isWithin(home, path))) {
-    return { violation: 'ForbiddenPath', reason: 'it is, or contains, your home directory' };
-  }
+  if (homes.includes(path)) return { violation: 'ForbiddenPath', reason: 'it is your home directory' };
+  if (homes.some(home => isWithin(home, path)))
+    return { violation: 'ForbiddenPath', reason: 'it contains your home directory' };
   const met = closed.find(place => isBelow(path, place.path) || isBelow(place.path, path));
   return met ? { violation: met.violation, reason: met.reason } : null;
 }

@@ -268,7 +268,7 @@ async function validateSource(source: string, rules: SourceRules, readOnly: bool
   if (broken) throw refusal(path, broken.violation, broken.reason, { remedy: REMEDY });
   if (![rules.workspace, ...rules.roots].some(root => isWithin(path, root))) {
     throw refusal(path, 'OutsideAllowedRoots', 'it lies outside the workspace and every directory you allow', {
-      remedy: textOf`If sandboxes may have it: ${{ setting: { key: ROOTS, value: [found.isDirectory() ? path : dirname(path)], add: true } }}.`,
+      remedy: textOf`For once, copy what is needed into the workspace. To let every sandbox have it from now on: ${{ setting: { key: ROOTS, value: [found.isDirectory() ? path : dirname(path)], add: true } }}.`,
     });
   }
   if (found.isDirectory()) refuseSockets(path);

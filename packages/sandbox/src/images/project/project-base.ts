@@ -51,9 +51,9 @@ export function aboutBase(error: unknown): unknown {
   if (!(error instanceof AcodeError)) return error;
   const { cause } = error;
   if (error.is('ACODE-SBX-017')) {
-    const { field, reason, remedy } = error.context;
+    const { field, remedy, ...rest } = error.context;
     const told = remedy === undefined ? {} : { remedy: ofBase(remedy) };
-    return new AcodeError('ACODE-SBX-017', { field: field === IMAGE ? 'base' : field, reason, ...told }, { cause });
+    return new AcodeError('ACODE-SBX-017', { ...rest, field: field === IMAGE ? 'base' : field, ...told }, { cause });
   }
   if (!error.is('ACODE-SBX-009')) return error;
   const remedy = ofBase(ERRORS['ACODE-SBX-009'].hint(error.context));

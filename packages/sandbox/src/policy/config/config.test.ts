@@ -37,7 +37,7 @@ describe('parseConfig', () => {
       refused('ACODE-SBX-013', 'config.yml:3:5: `sandbox.defaults.pids_limit`'),
     );
     expect(() => parse('sandbox: { defaults: { memory_mb: "1024; id" } }')).toThrow(
-      refused('ACODE-SBX-013', 'expected a size'),
+      refused('ACODE-SBX-013', 'must be a size'),
     );
     expect(() => parse('sandbox: { containers: { name_prefix: "A B" } }')).toThrow(
       refused('ACODE-SBX-013', 'lower-case'),

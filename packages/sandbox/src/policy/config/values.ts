@@ -16,7 +16,7 @@ export const LEAST_MEMORY = 6 * MIB;
 /** Above this a size is a slip of the pen and not a wish. */
 export const NONSENSE_BYTES = 1024 ** 4;
 
-const TIME = 'expected seconds such as 600, or a time with its unit such as 10m or 1h30m';
+const TIME = 'must be seconds such as 600, or a time with its unit such as 10m or 1h30m';
 const timeText = z.string().regex(/^\s*(?:\d+(?:\.\d+)?[sSmMhHdD])+\s*$/, TIME);
 
 /** A number of seconds, or text with units such as `10m`; more than 0 (or from 0 on), and at most `most`. */
@@ -35,7 +35,7 @@ export function time(most: number, fromZero = false): z.ZodType<number, number |
 /** A number of seconds, or a time with units; at most a day. */
 export const seconds = time(86_400);
 
-const SIZE = 'expected a size such as 512 (MB), 512m or 1.5g';
+const SIZE = 'must be a size such as 512 (MiB), 512m or 1.5g';
 // Both cases are written out: the published JSON Schema knows no flags.
 const sizeText = z.string().regex(/^\s*\d+(?:\.\d+)?\s*(?:[kKmMgGtT][iI]?[bB]?|[bB])?\s*$/, SIZE);
 
@@ -44,9 +44,9 @@ export function size(least: number): z.ZodType<number, number | string> {
   return z.union([z.number(), sizeText], { error: SIZE }).transform((value, context) => {
     const bytes = typeof value === 'number' ? Math.round(value * MIB) : parseBytes(value);
     if (bytes === null) context.addIssue({ code: 'custom', message: SIZE });
-    else if (bytes < least) context.addIssue({ code: 'custom', message: `expected at least ${formatBytes(least)}` });
+    else if (bytes < least) context.addIssue({ code: 'custom', message: `must be at least ${formatBytes(least)}` });
     else if (bytes > NONSENSE_BYTES)
-      context.addIssue({ code: 'custom', message: `expected at most ${formatBytes(NONSENSE_BYTES)}` });
+      context.addIssue({ code: 'custom', message: `must be at most ${formatBytes(NONSENSE_BYTES)}` });
     else return bytes;
     return z.NEVER;
   });
@@ -89,7 +89,9 @@ function presetMeant(entry: string): string | null {
 export function egressEntry(verdict: 'allow' | 'deny'): z.ZodString {
   return z.string().superRefine((entry, context) => {
     const fault = listFault(entry, verdict);
-    if (fault) context.addIssue({ code: 'custom', message: `${fault.reason}. ${fault.remedy}` });
+    // Of what has another form than a host or a preset, nothing is repeated: it may be a secret.
+    const which = /^[\w.:*/=,-]{1,80}$/.test(entry) ? `"${entry}", which` : 'an entry that';
+    if (fault) context.addIssue({ code: 'custom', message: `has ${which} ${fault.reason}. ${fault.remedy}` });
   });
 }
 
