@@ -28,6 +28,8 @@ export interface Asking {
 export const NOBODY_TO_ASK =
   'Run it at a terminal. If a person already agreed, add --yes: the audit log then records it, with the name of the calling program.';
 
+const LOOSENS = 'This loosens the policy';
+
 /** Asks for consent at a terminal; null where the person said no. */
 export async function consentFor(call: Call, { shown, question }: Asking): Promise<Consent | null> {
   const text = shown();
@@ -42,20 +44,20 @@ export async function consentFor(call: Call, { shown, question }: Asking): Promi
 export async function consentTo(
   call: Call,
   loosened: readonly Loosened[],
-  { question, yes }: { readonly question: string; readonly yes: boolean },
+  { question, yes, head = LOOSENS }: { readonly question: string; readonly yes: boolean; readonly head?: string },
 ): Promise<Consent | null> {
   if (yes) return consentBy('option');
   const { bold, yellow } = call.errorLook.colours;
   if (!canAsk(call.io) || call.options.json) {
     const what = loosened.map(one => oneLine(`${one.what} (${one.allows.replace(/\.$/, '')})`)).join('; ');
-    throw new UsageError(`This loosens the policy, and there is no terminal to ask at: ${what}.`, NOBODY_TO_ASK);
+    throw new UsageError(`${head}, and there is no terminal to ask at: ${what}.`, NOBODY_TO_ASK);
   }
   const room = call.errorLook.width === null ? null : call.errorLook.width - 4;
   const lines = loosened.flatMap(({ what, allows }) => [
     `  ${bold(oneLine(what))}`,
     ...wrapped(oneLine(allows), room).map(line => `    ${line}`),
   ]);
-  const shown = (): string => `${yellow(bold('This loosens the policy:'))}\n${lines.join('\n')}\n`;
+  const shown = (): string => `${yellow(bold(`${head}:`))}\n${lines.join('\n')}\n`;
   return consentFor(call, { shown, question });
 }
 

@@ -13,9 +13,10 @@ export function buildImageCommand(perform: Perform) {
     .option('--base <reference>', 'base image (default: the image that commands here get)')
     .option('--install <line>', 'shell line that installs dependencies; runs in a sandbox on a copy of the project')
     .addOption(
-      new Option('--network <network>', 'with --install: none (default), bridge, or the name of a network').argParser(
-        network,
-      ),
+      new Option(
+        '--network <network>',
+        'with --install: none (default), allow=<hosts>, bridge, or the name of a network',
+      ).argParser(network),
     )
     .addOption(
       new Option('--timeout <time>', 'time limit for the whole build: seconds, or 20m (default: 600)').argParser(

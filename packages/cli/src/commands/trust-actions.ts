@@ -33,7 +33,8 @@ async function done(call: Call, client: Trust, deed: Deed, yes: boolean): Promis
   if (deed === 'shown' || shown.hash === null || shown.trusted) return shown;
   const loosened = shown.needsTrust.map(({ key, value, where }) => ({ what: `${key}: ${value}`, allows: where }));
   const asked = loosened.length > 0 ? loosened : [{ what: shown.file ?? '', allows: NOTHING_YET }];
-  const consent = await consentTo(call, asked, { question: 'acode: Trust this file as it is now?', yes });
+  const head = loosened.length > 0 ? {} : { head: 'Nothing in this file needs trust' };
+  const consent = await consentTo(call, asked, { question: 'acode: Trust this file as it is now?', yes, ...head });
   // The content that is shown is the content that is trusted: one that changed in between is refused.
   return consent && client.grant(shown.hash, consent);
 }
@@ -66,7 +67,7 @@ export function renderTrust(report: TrustReport, deed: Deed, look: Look): string
   );
   const asked =
     needsTrust.length === 0
-      ? 'It asks for nothing that an untrusted file may not have.\n'
+      ? `${NOTHING_YET}\n`
       : `${bold('It asks for what an untrusted file may not have:')}\n${needsTrust.map(keyText).join('')}`;
   return `${headline}\n${about}\n${asked}${refusedText(report, look)}\n${fitted(wayOn(report, deed), look)}\n`;
 }

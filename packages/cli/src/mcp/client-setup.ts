@@ -17,6 +17,8 @@ export interface ClientSetup extends FileText {
   readonly command?: string;
   /** What switches the client’s own shell off; null where no file does it. */
   readonly withoutShell: FileText | null;
+  /** What else the client asks for before it starts the server. */
+  readonly also?: string;
 }
 
 const AROUND = ['--workspace', '${workspaceFolder}'];
@@ -60,6 +62,7 @@ export function setupOf(
       file: '~/.gemini/settings.json',
       text: json({ mcpServers: { acode: { ...plain, timeout: TIMEOUT_SECONDS * 1000 } } }),
       withoutShell: { file: '~/.gemini/settings.json', text: json({ tools: { exclude: ['run_shell_command'] } }) },
+      also: 'Gemini starts MCP servers only in folders that it trusts: if `/mcp` shows acode as disabled, run `/permissions`.\n',
     },
     opencode: {
       file: '~/.config/opencode/opencode.json',
@@ -85,7 +88,7 @@ export function setupOf(
 }
 
 /** The setup as steps for a person. */
-export function setupText({ command, file, text, withoutShell }: ClientSetup): string {
+export function setupText({ command, file, text, withoutShell, also }: ClientSetup): string {
   const add =
     command === undefined
       ? [`Put this into ${file}:`, '', text]
@@ -97,7 +100,7 @@ export function setupText({ command, file, text, withoutShell }: ClientSetup): s
         withoutShell.text,
       ]
     : ['Then switch the agent’s own shell off in its settings, or it still runs commands on your machine.\n'];
-  return [...add, ...shell].join('\n');
+  return [...add, ...shell, ...(also === undefined ? [] : [also])].join('\n');
 }
 
 /**

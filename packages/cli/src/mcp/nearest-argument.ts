@@ -23,6 +23,7 @@ const SYNONYMS: readonly (readonly string[])[] = [
   ['memory_mb', 'memory'],
   ['read_only', 'readonly'],
   ['expires_in_minutes', 'expires', 'ttl', 'timeout'],
+  ['why', 'reason', 'justification', 'purpose'],
 ];
 
 /** The one of the known arguments that a name comes nearest to; null where it is near to none. */

@@ -245,7 +245,7 @@ export type PolicyInput = PolicyFields & PortsNeedNetwork & ImagesNeedEngine;
  */
 type PortsNeedNetwork =
   | {
-      /** A network, or the layers’ own. */
+      /** A network of the engine: ports and name servers need one. Left out, the files decide. See {@link PolicyFields}. */
       network?: 'bridge' | NamedNetwork | undefined;
     }
   | {
