@@ -75,6 +75,24 @@ describe.skipIf(withoutEngines)('at a terminal', () => {
     expect({ status, text: left(text) }).toEqual({ status: 0, text: 'done\n' });
   });
 
+  it('a program that asks, reads nothing and prints nothing is followed by how to give it a terminal', async () => {
+    const env = { NO_COLOR: '1' };
+    // On a busy machine a command may take long once, and is then not taken for one that ended at once.
+    const shown = async (...argv: string[]): Promise<string> =>
+      left((await atTerminal(bench, argv, { env })).text).replaceAll(/\s+/g, ' ');
+    const patient = { timeout: 60_000 };
+    await expect
+      .poll(() => shown('run', '--', 'cat'), patient)
+      .toContain(
+        'acode: nothing was printed, and standard input was empty: for a program that asks, add -t: `acode run -t -- cat` ',
+      );
+    await expect
+      .poll(() => shown('run', '--memory', '256', 'cat; cat'), patient)
+      .toContain("`acode run -t … 'cat; cat'`");
+    const json = await atTerminal(bench, ['run', '--json', '--', 'cat'], { env });
+    expect(json.text).not.toContain('add -t');
+  });
+
   it('a closing line begins on a line of its own', async () => {
     const { text } = await atTerminal(bench, ['run', '--timeout', '2', 'printf open; sleep 600']);
     expect(left(text)).toMatch(/^open\n\S*acode:\S* limit reached: [^]*├▶ code:\S* ACODE-SBX-007/);

@@ -285,3 +285,32 @@ describe('the lines after a run', () => {
     expect(closingLines(complained, 'ls --image x', { options })).toEqual([]);
   });
 });
+
+describe('a command that printed nothing at a terminal', () => {
+  const withTerminal = 'acode run -t -- python3';
+  const said = (ended: Partial<RunResult>, about = { withTerminal }): string[] =>
+    closingNotices({ ...result, ...ended }, ['python3'], about).map(({ text }) => text);
+
+  it('is told how to give it a terminal', () => {
+    expect(said({})).toEqual([
+      'nothing was printed, and standard input was empty: for a program that asks, add -t: `acode run -t -- python3`',
+    ]);
+  });
+
+  it.each<[string, Partial<RunResult>]>([
+    ['it printed something', { stdout: 'x' }],
+    ['it printed something to standard error', { stderr: 'x' }],
+    ['it failed', { exitCode: 1 }],
+    ['it ran for a while', { durationMs: 2000 }],
+    ['it changed files', { changed: { ...result.changed, source: 1 } }],
+    ['there is more to say', { denials: [network] }],
+  ])('is not told that where %s', (_, ended) => {
+    expect(said(ended).join()).not.toContain('-t');
+  });
+
+  it('is not told that where it had a terminal or another input, or ran without an image', () => {
+    const { image: _, ...bare } = result;
+    expect(closingNotices(result, ['python3'])).toEqual([]);
+    expect(closingNotices({ ...bare, level: 'none' }, ['python3'], { withTerminal })).toEqual([]);
+  });
+});

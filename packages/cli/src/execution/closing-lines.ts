@@ -32,19 +32,37 @@ export interface About {
   readonly options?: readonly string[] | undefined;
   /** What the user called, for the line to type: `acode run`. */
   readonly called?: string | undefined;
+  /** What gives the same command a terminal; absent where it had one, or its standard input came from elsewhere. */
+  readonly withTerminal?: string | undefined;
 }
 
 /** What there is to say after a run; nothing for a run that hit nothing. */
 export function closingNotices(result: RunResult, command: Command, about: About = {}): Notice[] {
   const { existing = null, dependencies = null, options = [] } = about;
   const style = existing ? inExisting(existing) : styleFor(command);
-  return [
+  const notices = [
     ...onceEach(result.denials.map(denial => denialNotice(denial, style))),
     ...missingLines(result, command, { existing, dependencies }).map(asNotice),
     ...[about.permission ?? [], about.names ?? []].flat().map(hint => asNotice(`hint: ${hint}`)),
     ...optionLines(result, command, options, about.called).map(asNotice),
     ...riskyNotices(result.riskyChanges),
     ...forkNotices(result),
+  ];
+  return notices.length > 0 ? notices : silentLines(result, about.withTerminal).map(asNotice);
+}
+
+const QUICK_MS = 2000;
+
+// A program that asks finds its input at its end, and ends as if all were well. What wrote files has done its work, and a
+// terminal needs an image.
+function silentLines(
+  { exitCode, stdout, stderr, durationMs, changed, image }: RunResult,
+  withTerminal?: string,
+): string[] {
+  if (withTerminal === undefined || image === undefined || exitCode !== 0 || durationMs >= QUICK_MS) return [];
+  if (stdout !== '' || stderr !== '' || Object.values(changed).some(count => count > 0)) return [];
+  return [
+    `nothing was printed, and standard input was empty: for a program that asks, add -t: \`${oneLine(withTerminal)}\``,
   ];
 }
 

@@ -4,7 +4,7 @@ import { PassThrough } from 'node:stream';
 import type { Readable } from 'node:stream';
 import { AcodeError } from '@acode/sandbox';
 import type { Command, PublishedPort, RiskyChange, RunResult, RunningCommand } from '@acode/sandbox';
-import { commandOf } from '../arguments/command-arguments.ts';
+import { commandOf, quoted } from '../arguments/command-arguments.ts';
 import { requestOf } from '../arguments/request.ts';
 import type { RequestOptions } from '../arguments/request.ts';
 import type { Call } from '../call.ts';
@@ -33,9 +33,20 @@ export function commandIn(call: Call, argv: readonly string[], flags: readonly s
 
 // The `…` stands for options before the command. A hint without it would suggest running the command without them;
 // their values are omitted because they may be secrets.
-function calledWithOptions({ called, before }: Call, argv: readonly string[]): string {
-  const names = called.split(' ').length - 1;
-  return before.length > names + argv.length ? `${called} …` : called;
+function calledWithOptions(call: Call, argv: readonly string[]): string {
+  return hasOptions(call, argv.length) ? `${call.called} …` : call.called;
+}
+
+function hasOptions({ called, before }: Call, words: number): boolean {
+  return before.length > called.split(' ').length - 1 + words;
+}
+
+/** How the same command gets a terminal; nothing where it cannot, or where its standard input is passed on. */
+function withTerminal(call: Call, { command, flags = [] }: Attended): string | undefined {
+  if (call.io.stdin.isTTY !== true || call.options.json || !flags.includes('--terminal')) return undefined;
+  const [words, typed] =
+    typeof command === 'string' ? [1, quoted(command)] : [0, `-- ${command.map(quoted).join(' ')}`];
+  return `${call.called} -t ${hasOptions(call, words) ? '… ' : ''}${typed}`;
 }
 
 /** The options of a command with a sandbox of its own. */
@@ -107,6 +118,8 @@ export interface Attended {
   readonly flags?: readonly string[];
   /** The image that the user named, if any. */
   readonly image?: string | undefined;
+  /** How the same command gets a terminal, if it was started at one without it. */
+  readonly withTerminal?: string | undefined;
 }
 
 /** Starts a command, passes its streams through, and returns the exit status. */
@@ -120,7 +133,7 @@ export async function attend(call: Call, about: Attended, start: Start): Promise
   }
   const { result } = ended;
   if (call.options.json) await call.printJson('acode.run/1', withMessages(result));
-  await sayClosing(call, result, about);
+  await sayClosing(call, result, { ...about, withTerminal: withTerminal(call, about) });
   return result.artifacts ? afterArtifacts(call, result) : statusOf(result);
 }
 
@@ -128,14 +141,22 @@ export async function attend(call: Call, about: Attended, start: Start): Promise
 export async function sayClosing(
   call: Call,
   result: RunResult,
-  { command, existing, flags, image }: Attended,
+  { command, existing, flags, image, withTerminal: again }: Attended,
 ): Promise<void> {
   const dependencies = await dependenciesOf(call, result, { ...result, command, chosenImage: image });
   const permission = await permissionOf(call, result);
   const names = await namesOf(result);
   await sayNotices(
     call,
-    closingNotices(result, command, { existing, dependencies, permission, names, options: flags, called: call.called }),
+    closingNotices(result, command, {
+      existing,
+      dependencies,
+      permission,
+      names,
+      options: flags,
+      called: call.called,
+      withTerminal: again,
+    }),
   );
 }
 

@@ -126,9 +126,9 @@ function choiceBetween(first: string): string {
 // What is written without a space after a short option is its value.
 function sameAs(option: string, { called, options }: Complained): string | null {
   if (TERMINAL.includes(option) && options.includes('--terminal'))
-    return `For a program that needs a terminal: \`${called} -t -- <program>\`. -i is not needed: standard input is always passed on. For a shell: \`acode sandbox shell\`.`;
+    return `For a program that needs a terminal: \`${called} -t -- <program>\`. -i is not needed: from a pipe or a file, standard input is passed on without an option. For a shell: \`acode sandbox shell\`.`;
   if (TERMINAL.includes(option) && options.includes('--image'))
-    return '`acode sandbox shell` has a terminal inside; standard input is passed on without an option.';
+    return '`acode sandbox shell` has a terminal inside; from a pipe or a file, standard input is passed on without an option.';
   const name = option.startsWith('--') ? option : option.slice(0, 2);
   const [, meant] = Object.entries(KNOWN_ELSEWHERE).find(([known]) => known === name) ?? [];
   if (meant === undefined) return null;
