@@ -9,6 +9,7 @@ import { denialLine } from '../execution/closing-lines.ts';
 import { riskyLines } from '../execution/risky-lines.ts';
 import { UsageError } from '../failure/usage.ts';
 import { askLine, canAsk } from '../terminal/ask.ts';
+import type { Look } from '../terminal/look.ts';
 import { oneLine, plural } from '../terminal/text.ts';
 import { nextSteps, session } from './session.ts';
 import { agentStyle } from './style.ts';
@@ -29,7 +30,7 @@ export async function runAgent(call: Call, name: string, form: AgentForm): Promi
     await call.printJson('acode.agent/1', reportOf(preset, ended, status));
     return status;
   }
-  await call.say(`${summaryOf(preset, form, ended).join('\n')}\n`);
+  await call.say(`${summaryOf(preset, form, ended, call.errorLook).join('\n')}\n`);
   return ended.fork === null ? status : afterwards(call, preset, form, { fork: ended.fork, status });
 }
 
@@ -88,7 +89,7 @@ function reportOf(
   };
 }
 
-function summaryOf(preset: AgentPreset, form: AgentForm, ended: Ended): string[] {
+function summaryOf(preset: AgentPreset, form: AgentForm, ended: Ended, look: Look): string[] {
   const { result, diff } = ended;
   const denials = result?.denials ?? [];
   const style = agentStyle(preset, form);
@@ -97,7 +98,7 @@ function summaryOf(preset: AgentPreset, form: AgentForm, ended: Ended): string[]
     ...denials.map(denial => `acode: ${denialLine(denial, style)}`),
     ...maskedLine(result?.masked ?? []),
     changedLine(ended),
-    ...riskyLines(diff?.riskyChanges ?? result?.riskyChanges ?? [], '`acode fork diff` lists all.', RISKY_HEAD),
+    ...riskyLines(diff?.riskyChanges ?? result?.riskyChanges ?? [], '`acode fork diff` lists all.', RISKY_HEAD, look),
   ];
 }
 

@@ -164,7 +164,7 @@ function askAbout(
   const lines = [
     `Fork ${diff.forkId}: ${added} added, ${changed} changed, ${deleted} deleted${part}.`,
     ...listed(gone.map(({ path }) => `D ${oneLine(path)}`)),
-    ...riskyLines(checked.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD),
+    ...riskyLines(checked.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD, call.errorLook),
   ];
   return consentFor(call, {
     shown: () => `${lines.join('\n')}\n`,
@@ -197,7 +197,9 @@ export async function withRisks<Value>(call: Call, work: () => Promise<Value>): 
     return await work();
   } catch (error) {
     if (error instanceof AcodeError && error.is('ACODE-FRK-016') && !call.options.json)
-      await call.say(`${riskyLines(error.context.changes, '`acode fork diff` lists all.', RISKY_HEAD).join('\n')}\n`);
+      await call.say(
+        `${riskyLines(error.context.changes, '`acode fork diff` lists all.', RISKY_HEAD, call.errorLook).join('\n')}\n`,
+      );
     throw error;
   }
 }
@@ -297,7 +299,7 @@ function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, l
     ...gitLines(report),
     ...keptLines(report),
     ...obstacleLines(report),
-    ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD) : []),
+    ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD, look) : []),
     ...nextLines(report, named, diff),
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');

@@ -61,7 +61,7 @@ async function consentIn(call: Call, found: ForkBranchFound, acceptRisk: Accepte
   const lines = [
     summary(found),
     ...listed(found.paths.map(path => oneLine(path))),
-    ...riskyLines(found.riskyChanges, '--json lists all.', RISKY_HEAD),
+    ...riskyLines(found.riskyChanges, '--json lists all.', RISKY_HEAD, call.errorLook),
   ];
   const question = `acode: Add branch ${oneLine(found.branch)} to the repository of this workspace?`;
   const consent = await consentFor(call, { shown: () => `${lines.join('\n')}\n`, question });

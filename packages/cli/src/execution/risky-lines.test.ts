@@ -2,6 +2,8 @@
 
 import type { RiskyChange } from '@acode/sandbox';
 import { describe, expect, it } from 'vitest';
+import { widthOf } from '../terminal/text.ts';
+import { fitted } from '../terminal/wrap.ts';
 import { riskyLines } from './risky-lines.ts';
 
 const change = (path: string, kind: RiskyChange['kind'] = 'package-scripts', reason = 'npm runs it.'): RiskyChange => ({
@@ -62,5 +64,25 @@ describe('the lines about risky changes', () => {
     expect(line).not.toMatch(/[\n\u001b\u202e]/);
     expect(line).toContain('a⏎␛[2J');
     expect(line.length).toBeLessThan(200);
+  });
+
+  it.each([80, 40])('are broken between words at a terminal of %i columns, and the rest hangs below', width => {
+    const reason = 'package managers fetch and execute the code it names';
+    const changes = [
+      change('package-lock.json', 'package-scripts', reason),
+      ...Array.from({ length: 19 }, (_, index) => change(`packages/p${index}/package.json`)),
+    ];
+    const look = { terminal: true, width };
+    const whole = riskyLines(changes, 'more is listed by `acode fork diff`.', 'risky:');
+    const shown = riskyLines(changes, 'more is listed by `acode fork diff`.', 'risky:', look).join('\n');
+    expect(shown.split(/\s+/)).toEqual(whole.join('\n').split(/\s+/));
+    expect(shown.split('\n').length).toBeGreaterThan(whole.length);
+    for (const line of shown.split('\n')) expect(widthOf(line)).toBeLessThanOrEqual(width);
+    expect(shown).toMatch(/^risky:\n {2}package-scripts [^]*\n {4}\S[^]*\n {2}and 10 more; /);
+    // What wraps messages changes nothing of it.
+    expect(fitted(shown, look)).toBe(shown);
+    expect(riskyLines(changes, undefined, 'risky:', { terminal: false, width })).toEqual(
+      riskyLines(changes, undefined, 'risky:'),
+    );
   });
 });
