@@ -168,7 +168,10 @@ export function errorOfOtherTable({
   hint,
   exitStatus,
   context,
-}: Pick<ErrorJson, 'code' | 'message' | 'hint' | 'exitStatus'> & { readonly context: object }): AcodeError {
+}: Pick<ErrorJson, 'code' | 'message' | 'hint' | 'exitStatus'> & {
+  /** Its circumstances, of which its texts were made. */
+  readonly context: object;
+}): AcodeError {
   const row = errorEntry<object>({
     title: code,
     message: () => message,
