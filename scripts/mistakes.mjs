@@ -195,9 +195,8 @@ function report(seen) {
   return `# Mistakes of a newcomer
 
 Written by \`node scripts/mistakes.mjs\` for commit ${commit}: each line was typed into the built command at a terminal of 80
-columns, on a real engine. Two readers rated the texts, from the text alone: 5 = I knew at once what to do, 1 = it led me
-astray. ${changed} texts were changed since, and nobody has rated the new ones; the rates are those of the texts before.
-Those of allow-lists and forks, from 53 on, were rated only by the one who changed them.
+columns, on a real engine. Two readers who had never seen acode rated the texts, from the text alone: 5 = I knew at once what
+to do, 1 = it led me astray. ${changed === 0 ? 'The texts below are those that they rated.' : `${plural(changed)} changed since; the rates are those of the texts before.`}
 
 - First reader: ${first}
 - Second reader: ${second}
@@ -210,6 +209,10 @@ ${rows.join('\n')}
 
 ${texts.join('\n\n')}
 `;
+}
+
+function plural(count) {
+  return count === 1 ? '1 text was' : `${count} texts were`;
 }
 
 function summary(rates) {

@@ -41,9 +41,14 @@ function hasOptions({ called, before }: Call, words: number): boolean {
   return before.length > called.split(' ').length - 1 + words;
 }
 
-/** How the same command gets a terminal; nothing where it cannot, or where its standard input is passed on. */
+// Programs that, without arguments, wait for what a person types. `true` and `make` say nothing, too, and are done.
+const ASKING =
+  /^(?:\S*\/)?(?:(?:ba|da|z|k|fi|a)?sh|cat|bc|ed|(?:i?python|pypy|node|deno|lua|php|perl|R|julia|scala|ghci|irb|iex|erl)[\d.]*|psql|mysql|mariadb|sqlite3|redis-cli|mongosh)$/;
+
+/** How a program that asks gets a terminal; nothing where it cannot, or where its standard input is passed on. */
 function withTerminal(call: Call, { command, flags = [] }: Attended): string | undefined {
   if (call.io.stdin.isTTY !== true || call.options.json || !flags.includes('--terminal')) return undefined;
+  if (!ASKING.test(typeof command === 'string' ? command.trim() : command.join(' '))) return undefined;
   const [words, typed] =
     typeof command === 'string' ? [1, quoted(command)] : [0, `-- ${command.map(quoted).join(' ')}`];
   return `${call.called} -t ${hasOptions(call, words) ? '… ' : ''}${typed}`;

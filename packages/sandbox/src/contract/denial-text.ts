@@ -225,6 +225,15 @@ function noteOf({ rule, effect, suspected }: Denial): Text | null {
   return `${RULES[rule].sign ?? FROM_OUTPUT} "${suspected}"`;
 }
 
+// The lines of a Dockerfile that install something: two common images have another package manager, or none.
+function installing(image: string): string {
+  const install = /alpine/.test(image)
+    ? 'apk add --no-cache <package>'
+    : 'apt-get update && apt-get install -y <package>';
+  const from = /(?:^|\/)busybox(?::|@|$)/.test(image) ? 'debian:12' : image;
+  return `\`FROM ${from}\` and a line that installs it, such as \`RUN ${install}\``;
+}
+
 type RemedyOf<Kind extends Remedy['kind']> = Extract<Remedy, { readonly kind: Kind }>;
 
 // Each remedy as a clause.
@@ -239,7 +248,7 @@ const CLAUSES: { readonly [Kind in Remedy['kind']]: (remedy: RemedyOf<Kind>, den
   'unset-variable': ({ field }) => `unset ${field} if the task really needs a network`,
   'choose-image': ({ field, image }, { rule }) =>
     rule === 'root.none'
-      ? text`to install software, write a Dockerfile with \`FROM ${image ?? '<image>'}\` and a line that installs it, such as \`RUN apt-get update && apt-get install -y <package>\`; build it with \`docker build -t acode-tools .\`, and use ${{ field, value: 'acode-tools' }}`
+      ? text`to install software, write a Dockerfile with ${installing(image ?? '<image>')}; build it with \`docker build -t acode-tools .\`, and use ${{ field, value: 'acode-tools' }}`
       : text`choose an image that already has what must be installed: ${{ field }}`,
   'leave-out': ({ suggested }, { rule }) =>
     rule === 'root.none' ? `run it without ${suggested}` : `leave ${suggested} out`,
