@@ -226,10 +226,10 @@ function rateText({ changed, ...rates }, of) {
   return changed ? `${rate}, changed since` : String(rate);
 }
 
-// Numbers and ids that differ from run to run are no change of a text.
+// Numbers and ids that differ from run to run, and where a terminal breaks lines, are no change of a text.
 function rateOf({ number, text }) {
   const same = text
-    .replaceAll('\n', ' ')
+    .replaceAll(/\s/g, '')
     .replaceAll(/"correlationId":"[^"]*"/g, '')
     .replaceAll(/\d+(?:\.\d+)?/g, '0');
   const digest = createHash('sha256').update(same).digest('hex').slice(0, 8);
