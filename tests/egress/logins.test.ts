@@ -77,7 +77,8 @@ print(*ask("/api"))`,
     expect(lines[0]).toMatch(/^200 answer \*+$/);
     expect(lines.slice(1, 3)).toEqual(['200 True True True', '200']);
     expect(lines[3]).toMatch(/^403 acode refused .*carries a credential/);
-    for (const line of lines.slice(4, 7)) expect(line).toMatch(/^403 acode refused .*acode keeps this login/);
+    for (const line of lines.slice(4, 7))
+      expect(line, result.stderr).toMatch(/^403 acode refused .*acode keeps this login/);
     expect(lines[7]).toBe(lines[0]);
     // One refresh, by acode; nothing of what the sandbox asked for.
     expect(server).toMatchObject({ rotations: 1, isLoggedOut: false, came: [first.refresh] });

@@ -318,6 +318,8 @@ describe('the options of a run', () => {
     ['policy.limits.memoryBytes', undefined, '--memory'],
     ['policy.limits.memoryBytes', 64 * 1024 ** 2, '--memory 64m'],
     ['policy.timeoutMs', 2500, '--timeout 2.5'],
+    ['__proto__', undefined, '__proto__'],
+    ['constructor', undefined, 'constructor'],
     ['policy.network', 'bridge', '--network bridge'],
     ['policy.ports.0.host', undefined, '--publish'],
     ['policy.mounts.12', undefined, '--mount'],

@@ -87,8 +87,11 @@ function optionFor(name: string): string | null {
     const field = segments.slice(0, length).join('.');
     const rest = segments[length];
     if (rest !== undefined && !/^\d+$/.test(rest)) continue;
-    const option = POLICY_OPTIONS[field] ?? REQUEST_OPTIONS[field];
-    if (option !== undefined) return option;
+    // The name may be a caller’s, and one that every object has.
+    for (const options of [POLICY_OPTIONS, REQUEST_OPTIONS]) {
+      const option = Object.hasOwn(options, field) ? options[field] : undefined;
+      if (option !== undefined) return option;
+    }
   }
   return null;
 }
