@@ -414,7 +414,8 @@ export class HttpRelay {
       // What follows on the connection may be a part of what could not be read.
       ...(isUnclear ? { Connection: 'close' } : {}),
     });
-    response.end(text);
+    response.write(text);
+    endAfterRequest(response);
   }
 
   /** Refuses on a connection that has no response object. */
@@ -444,6 +445,20 @@ export function lingering(client: Duplex): void {
   const timer = setTimeout(() => client.destroy(), LINGER_MS);
   client.once('close', () => clearTimeout(timer));
   client.once('end', () => client.destroy());
+}
+
+// A client that still sends its body when the connection is closed may lose the answer, too.
+function endAfterRequest(response: ServerResponse): void {
+  const { req: request } = response;
+  if (request.complete) return void response.end();
+  const timer = setTimeout(() => response.end(), LINGER_MS);
+  const end = (): void => {
+    clearTimeout(timer);
+    response.end();
+  };
+  request.once('end', end);
+  request.once('close', end);
+  request.resume();
 }
 
 // The whole body of a request that is answered here.

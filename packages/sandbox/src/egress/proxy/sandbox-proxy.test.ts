@@ -633,13 +633,29 @@ describe('limits', () => {
 
   it('closes idle clients: one that says nothing, one in the middle of a head, one that opened a tunnel', async () => {
     const server = await canary();
-    const opened = await open([rule('db.test', server.port)], { limits: { connectMs: 100, idleMs: 200 } });
+    const opened = await open([rule('db.test', server.port)], { limits: { connectMs: 2000, idleMs: 2000 } });
     const silent = await opened.connect();
     const slow = await opened.connect();
     slow.write('CONNECT db.te');
     const idle = await tunnel(opened, `db.test:${server.port}`);
     await Promise.all([rest(silent), rest(slow), rest(idle)]);
     expect(server.received).toEqual([]);
+  });
+
+  it('lets a client whose request is refused send its body first, which else would lose the answer', async () => {
+    const opened = await open([rule('web.test', 80, { protocol: 'http' })]);
+    const socket = await opened.connect();
+    let [text, isOver] = ['', false];
+    socket.on('data', bytes => (text += String(bytes))).once('end', () => (isOver = true));
+    socket.write(
+      'POST http://other.test/ HTTP/1.1\r\nHost: other.test\r\nConnection: close\r\nContent-Length: 4\r\n\r\n',
+    );
+    await expect.poll(() => text).toContain('HTTP/1.1 403');
+    await pause(50);
+    expect(isOver).toBe(false);
+    socket.write('body');
+    await expect.poll(() => isOver).toBe(true);
+    expect(text).toContain('other.test');
   });
 
   it('refuses a head that is too long', async () => {
