@@ -2,7 +2,7 @@
 // @ts-check
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { closeAll, median, met, run, takeTurns, timed } from './trees.mjs';
 
@@ -108,8 +108,11 @@ function fill(workspace, cache) {
   // With its addresses: what is looked up by name is asked for in another way by another version of npm.
   npm('install', '--package-lock-only', '--omit-lockfile-registry-resolved=false');
   npm('ci');
-  rmSync(join(workspace, 'node_modules'), { recursive: true });
   const lock = JSON.parse(readFileSync(join(workspace, 'package-lock.json'), 'utf8'));
+  // What this npm leaves out, another version of npm may install.
+  for (const [path, { resolved }] of Object.entries(lock.packages))
+    if (resolved !== undefined && !existsSync(join(workspace, path))) npm('cache', 'add', resolved);
+  rmSync(join(workspace, 'node_modules'), { recursive: true });
   const count = Object.keys(lock.packages).filter(path => path !== '').length;
   if (count < MIN_PACKAGES) throw new Error(`the project has only ${count} packages`);
   return count;
