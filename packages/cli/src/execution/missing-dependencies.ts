@@ -99,7 +99,7 @@ async function whatIsMissing(project: unknown, above: readonly string[], printed
   for (const directory of above) {
     const modules = join(directory, 'node_modules');
     if (!(await hasFiles(modules))) continue;
-    // Where a link leads is not looked at, and Yarn’s Plug’n’Play keeps the packages elsewhere.
+    // A link is not followed, and Yarn’s Plug’n’Play keeps the packages elsewhere.
     if (!(await isDirectory(modules)) || (await exists(join(directory, '.pnp.cjs')))) return null;
     filled.push(modules);
   }
