@@ -70,6 +70,9 @@ const PATIENT = everything
 // Coding agents from npm, which `npm run ci:long agents` installs.
 const AGENTS = process.env['ACODE_AGENTS'] === undefined ? ['tests/agents/{agents,hooks,login,musl}.test.ts'] : [];
 
+// Both agents of the swarm’s tests, which `npm run ci:long swarm` asks for.
+const BOTH_AGENTS = (process.env['ACODE_SWARM_AGENTS'] ?? '').includes(',') ? [] : ['tests/swarm/eight-agents.test.ts'];
+
 // Small files that take long: vitest would start them last, and everything else would wait for them.
 const LONG =
   /tests\/(?:conformance\/|pool\/engines|cli\/(?:scans|flags)|serve\/(?:ends|same|trust)|sessions\/(?:elsewhere|hostile)|project-image\/shipped)/;
@@ -171,7 +174,7 @@ export default defineConfig({
           ...real,
           name: 'real',
           maxWorkers: 3,
-          exclude: [...ALONE, ...SHARED, ...PATIENT, ...AS_ROOT, ...AGENTS],
+          exclude: [...ALONE, ...SHARED, ...PATIENT, ...AS_ROOT, ...AGENTS, ...BOTH_AGENTS],
           sequence: { groupOrder: 1 },
         },
       },
