@@ -94,6 +94,7 @@ const ROOMS = {
   'packages/fleet/src/command': 'The program of `acode fleet …`: one file per verb.',
   'packages/fleet/src/connect': 'From the address of an engine in a file to the engine.',
   'packages/fleet/src/client': 'Client: packs a workspace, submits a task, follows it.',
+  'packages/fleet/src/engine/http': 'The way of tenants to a gate over HTTP.',
   'packages/fleet/src/engine/nats': 'The engine on NATS JetStream.',
   'packages/fleet/src/engine/postgres': 'The engine on PostgreSQL.',
   'packages/cli/src/arguments': 'Arguments: one file per type of argument, and the options that commands share.',

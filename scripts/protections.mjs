@@ -2160,6 +2160,34 @@ export const PROTECTIONS = [
     [[`${FLEET}/gate/fair-share.test.ts`, 'counts what a gate of before had granted']],
   ),
   one(
+    'fleet: servers of NATS elsewhere are reached without encryption',
+    [`${FLEET}/engine/nats/engine.ts`, 'return unencrypted !== true &&', 'return unencrypted === false &&'],
+    [['fleet/refused.test.ts', 'refuses one on another machine that does not encrypt']],
+  ),
+  one(
+    'fleet: a database elsewhere is reached without encryption',
+    [
+      `${FLEET}/engine/postgres/engine.ts`,
+      "ssl === 'none' && unencrypted !== true",
+      "ssl === 'none' && unencrypted === false",
+    ],
+    [['fleet/refused.test.ts', 'is refused on another machine without encryption']],
+  ),
+  one(
+    'fleet: a gate listens beyond this machine without a certificate',
+    [`${FLEET}/engine/http/gate-link.ts`, 'if (!tls && !isLoopback(host))', 'if (!tls && host === "")'],
+    [['fleet/http-gate.test.ts', 'are reached with a certificate only']],
+  ),
+  one(
+    'fleet: a gate takes any token for a tenant over HTTP',
+    [
+      `${FLEET}/engine/http/gate-link.ts`,
+      '(this.#options.tokens().get(digestOf(token)) ?? null)',
+      '([...this.#options.tokens().values()][0] ?? null)',
+    ],
+    [['fleet/http-gate.test.ts', 'are refused without a token']],
+  ),
+  one(
     'fleet: a tenant may store workspaces without limit',
     [`${FLEET}/gate/service.ts`, 'if (!visitor.use.mayStore(size, performance.now()))', 'if (size < 0)'],
     [['fleet/tenancy.test.ts', 'fills neither the queue']],

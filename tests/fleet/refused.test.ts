@@ -49,6 +49,17 @@ describe.skipIf(withoutServers)('servers of NATS', () => {
     await (await open(careful, { fleet: 'another' })).close();
   });
 
+  it('refuses one on another machine that does not encrypt', async () => {
+    // An address that is no loopback, and leads to this machine all the same.
+    const servers = careful.urls.map(url => url.replace('127.0.0.1', '0.0.0.0'));
+    await expect(open(careful, { servers })).rejects.toMatchObject({ code: 'ACODE-FLT-023' });
+    const tls = careful.urls.map(url => url.replace('nats:', 'tls:'));
+    await expect(open(careful, { servers: tls })).rejects.toMatchObject({ code: 'ACODE-FLT-023' });
+    // The controls: this machine’s own, and one whose network its operator vouches for.
+    await (await open(careful)).close();
+    await (await open(careful, { servers, unencrypted: true })).close();
+  });
+
   it('says what is wrong with an address', async () => {
     const away = { servers: ['nats://127.0.0.1:1'], unsynced: true };
     await expect(NatsEngine.open(away)).rejects.toMatchObject({
@@ -65,6 +76,24 @@ describe.skipIf(withoutServers)('a server of PostgreSQL', () => {
     server = await PostgresServer.start();
   });
   afterAll(() => server?.[Symbol.asyncDispose]());
+
+  it('is refused on another machine without encryption', async () => {
+    const url = server.url.replace('127.0.0.1', '0.0.0.0');
+    const refused = { code: 'ACODE-FLT-023' };
+    const otherHost = `${server.url}?host=0.0.0.0`;
+    for (const one of [url, `${url}?sslmode=prefer`, `${url}?sslmode=disable`, `${url}?sslmode=no-verify`, otherHost])
+      await expect(PostgresEngine.open({ url: one }), one).rejects.toMatchObject(refused);
+    // What the URL says comes before the file of certificates.
+    const caFile = '/etc/ssl/certs/ca-certificates.crt';
+    await expect(PostgresEngine.open({ url: `${url}?sslmode=disable`, caFile })).rejects.toMatchObject(refused);
+    // The server has no certificate: what asks for one gets no connection.
+    await expect(PostgresEngine.open({ url: `${url}?sslmode=verify-full` })).rejects.toMatchObject({
+      code: 'ACODE-FLT-001',
+    });
+    // The controls.
+    await (await PostgresEngine.open({ url: server.url })).close();
+    await (await PostgresEngine.open({ url, unencrypted: true })).close();
+  });
 
   it('is refused while it does not write to disk', async () => {
     server.set('fsync', 'off');

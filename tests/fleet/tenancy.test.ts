@@ -104,13 +104,13 @@ describe.skipIf(withoutServers)('a hostile tenant on NATS', () => {
     top = mkdtempSync('/var/tmp/acode-tenancy-');
     directory = join(top, 'tenants');
     // The addresses are known when the servers run: they are started with accounts, which need none.
-    tenant('add', 'acme', '--server', 'nats://127.0.0.1:1');
+    tenant('add', 'acme', '--server', 'nats://127.0.0.1:1', '--monitor', 'http://127.0.0.1:2');
     tenant('add', 'evil', '--queue', '5');
     const accounts = readFileSync(join(directory, 'accounts.conf'), 'utf8');
     servers = await NatsServers.start(1, { accounts });
     for (const name of ['acme', 'evil']) {
       const { gate: way, keys } = await readFleetFile(join(directory, 'clients', `${name}.yml`));
-      clients.set(name, { seed: way?.nats.seed ?? '', keys });
+      clients.set(name, { seed: way && 'nats' in way ? (way.nats.seed ?? '') : '', keys });
     }
     const own = { servers: servers.urls, monitors: servers.monitors };
     const fleetFile = await readFleetFile(join(directory, 'operator.yml'));

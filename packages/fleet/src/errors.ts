@@ -174,6 +174,14 @@ export const FLEET_ERRORS = defineErrors({
       remedy: 'Compare both; `--replace` writes the new one.',
     },
   }),
+  'ACODE-FLT-023': errorEntry<{ engine: string }>({
+    title: 'a connection of the fleet is not encrypted',
+    message: c => `${c.engine} is on another machine, and the connection to it is not encrypted.`,
+    hint: () =>
+      'Give the server a certificate, and name it `tls://…` (NATS), `?sslmode=verify-full` (PostgreSQL) or `https://…` (gate). In a network that encrypts already, `unencrypted: true` beside the address of the server accepts it.',
+    exit: 125,
+    example: { engine: 'nats://10.0.0.1:4222' },
+  }),
   'ACODE-FLT-030': errorEntry<{ reason: string }>({
     title: 'no gate of the fleet answers',
     message: c => `No gate of the fleet answers: ${c.reason}.`,

@@ -241,7 +241,7 @@ function tenantCommands(perform: Perform) {
 
 function tenantAddCommand(perform: Perform) {
   return new Command('add')
-    .description('Add a tenant: writes the accounts for nats-server, the gate’s file, and a file for the tenant')
+    .description('Add a tenant: writes its account or token, the gate’s file, and a file for the tenant')
     .argument('<tenant>', 'name: small letters, digits and hyphens')
     .addOption(
       new Option('--server <url>', 'a server of the fleet; once, when the first tenant is added; repeatable').argParser(
@@ -249,6 +249,12 @@ function tenantAddCommand(perform: Perform) {
       ),
     )
     .addOption(new Option('--monitor <url>', 'monitoring port of a server; repeatable').argParser(texts))
+    .option('--postgres <url>', 'the database of the fleet, in place of servers; once')
+    .addOption(
+      new Option('--gate <url>', 'with --postgres: address of a gate, as tenants reach it; repeatable').argParser(
+        texts,
+      ),
+    )
     .option('--tls-ca <file>', 'what the servers’ certificates are checked against')
     .option('--name <name>', 'name of the fleet (default: acode)')
     .option('--key <key>', 'the tenant’s own public key (default: a new pair, whose private key is in its file)')

@@ -178,6 +178,8 @@ export interface TenantOptions {
   readonly directory?: string | undefined;
   readonly server?: readonly string[] | undefined;
   readonly monitor?: readonly string[] | undefined;
+  readonly postgres?: string | undefined;
+  readonly gate?: readonly string[] | undefined;
   readonly tlsCa?: string | undefined;
   readonly name?: string | undefined;
   readonly key?: string | undefined;
@@ -194,7 +196,7 @@ export function tenants(
   name: string | undefined,
   options: TenantOptions,
 ): Promise<number> {
-  const { directory, server: servers, monitor: monitors, tlsCa, name: fleet } = options;
+  const { directory, server: servers, monitor: monitors, postgres, gate: gates, tlsCa, name: fleet } = options;
   const { key, quota, queue, weight, replace } = options;
   const here = call.io.cwd();
   const request = {
@@ -209,6 +211,8 @@ export function tenants(
     replace,
     servers,
     monitors,
+    postgres,
+    gates,
     directory: directory && resolve(here, directory),
     caFile: tlsCa && resolve(here, tlsCa),
   };
@@ -332,23 +336,40 @@ const doctorText: Text = (value, look) => {
 const changedSchema = z.object({
   name: z.string(),
   client: z.string().default(''),
-  accounts: z.string(),
+  /** Null on PostgreSQL, which has no accounts for tenants. */
+  accounts: z.string().nullable(),
+  certificate: z.boolean().default(false),
   worker: z.string(),
   gate: z.string().default(''),
   operator: z.string().default(''),
   isFirst: z.boolean().default(false),
 });
 
-const tenantAdded: Text = (value, look) => {
-  const { name, client, accounts, worker, gate, operator, isFirst } = changedSchema.parse(value);
-  const first = [
-    'Once: put `include ./accounts.conf` into the configuration of every nats-server, in place of its own users.',
-    `Once: run \`acode fleet doctor --file ${operator}\`, which creates the streams, then \`acode gate --file ${gate}\`.`,
+function onServers(accounts: string | null, effect: string): string[] {
+  if (accounts === null) return [];
+  return [
+    `On every server: copy ${accounts} beside its configuration, and run \`nats-server --signal reload\`${effect}.`,
   ];
+}
+
+const tenantAdded: Text = (value, look) => {
+  const { name, client, accounts, worker, gate, operator, isFirst, certificate } = changedSchema.parse(value);
+  const first =
+    accounts === null
+      ? [
+          ...(certificate
+            ? [`Once: put the certificate and the key of the gate beside ${gate}: gate.pem and gate.key.`]
+            : []),
+          `Once: run \`acode fleet doctor --file ${operator}\`, which creates the tables, then \`acode gate --file ${gate}\`.`,
+        ]
+      : [
+          'Once: put `include ./accounts.conf` into the configuration of every nats-server, in place of its own users.',
+          `Once: run \`acode fleet doctor --file ${operator}\`, which creates the streams, then \`acode gate --file ${gate}\`.`,
+        ];
   const lines = [
     `Tenant ${name}: give it ${client}. Who has this file is the tenant.`,
     ...(isFirst ? first : []),
-    `On every server: copy ${accounts} beside its configuration, and run \`nats-server --signal reload\`.`,
+    ...onServers(accounts, ''),
     `On every worker: take over the sections of ${worker}, and start it again.`,
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');
@@ -358,7 +379,7 @@ const tenantRemoved: Text = (value, look) => {
   const { name, accounts, worker } = changedSchema.parse(value);
   const lines = [
     `Tenant ${name} is removed: gates refuse it within a second.`,
-    `On every server: copy ${accounts} beside its configuration, and run \`nats-server --signal reload\`, which disconnects it.`,
+    ...onServers(accounts, ', which disconnects it'),
     `On every worker: take over the sections of ${worker}, and start it again.`,
   ];
   return lines.map(line => fitted(`${line}\n`, look)).join('');

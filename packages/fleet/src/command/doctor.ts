@@ -121,31 +121,20 @@ function privacy(path: string): Check {
   };
 }
 
-const LOOPBACK = /^(?:127\.\d+\.\d+\.\d+|\[?::1\]?|localhost)$/;
-
-function transport(settings: FleetFile): Check {
-  const plain = addressesOf(settings).filter(isPlain);
+// Without that word a connection to another machine is refused unless it is encrypted.
+function transport({ engine, gate }: FleetFile): Check {
+  const isPlain = [engine, gate].some(
+    way => way && Object.values(way).some(one => 'unencrypted' in one && one.unencrypted === true),
+  );
   return {
     id: 'transport',
     title: 'Connections that leave this machine are encrypted',
-    status: plain.length === 0 ? 'ok' : 'warning',
-    observed: plain.length === 0 ? 'TLS, or the loopback' : 'a server elsewhere is named without TLS',
-    remedy:
-      plain.length === 0
-        ? ''
-        : 'Give the servers certificates, and name them with tls:// (NATS) or sslmode=verify-full (PostgreSQL).',
+    status: isPlain ? 'warning' : 'ok',
+    observed: isPlain ? 'the file has `unencrypted: true`' : 'TLS, or the loopback',
+    remedy: isPlain
+      ? 'Give the servers certificates, name them with tls:// (NATS) or sslmode=verify-full (PostgreSQL), and remove `unencrypted`.'
+      : '',
   };
-}
-
-function addressesOf({ engine, gate }: FleetFile): readonly string[] {
-  if (gate) return gate.nats.servers;
-  return 'nats' in engine ? engine.nats.servers : [engine.postgres.url];
-}
-
-function isPlain(address: string): boolean {
-  const url = URL.canParse(address) ? new URL(address) : null;
-  if (!url || LOOPBACK.test(url.hostname)) return false;
-  return url.protocol !== 'tls:' && !/^verify-(?:ca|full)$/.test(url.searchParams.get('sslmode') ?? '');
 }
 
 async function tried<Value>(

@@ -53,6 +53,8 @@ const tenantFields = {
   fleet: z.string().optional(),
   servers: z.array(z.string()).optional(),
   monitors: z.array(z.string()).optional(),
+  postgres: z.string().optional(),
+  gates: z.array(z.string()).optional(),
   caFile: z.string().optional(),
   /** The tenant’s own public key; by default a pair is made. */
   key: z.string().optional(),

@@ -8,7 +8,10 @@ import * as z from 'zod';
 import { FLEET_ERRORS } from '../errors.ts';
 import { checkedName } from '../engine/names.ts';
 import { accountsConfig } from '../engine/nats/accounts.ts';
+import { isLoopback } from '../engine/address.ts';
+import { makeToken } from '../engine/http/gate-link.ts';
 import { makeNatsUser } from '../engine/nats/user.ts';
+import type { GateAddress } from '../connect/open-gate.ts';
 import { present } from '../connect/open-engine.ts';
 import { readRegistry, registrySchema } from '../gate/file.ts';
 import type { GateTenant, Registry } from '../gate/file.ts';
@@ -83,17 +86,17 @@ function add(
   const registry = withServers(found, request, files.registry);
   const seeds = seedsIn(files.seeds);
   const keys = request.key === undefined ? makeKeys() : { publicKey: checkedKeyText(request.key), privateKey: null };
-  const user = makeNatsUser();
+  const way = wayOf(registry);
   const { weight = 1, quota, queue = 10_000 } = request;
-  const added: GateTenant = { keys: [keys.publicKey], weight, queue, user: user.publicKey, ...present({ quota }) };
+  const added: GateTenant = { keys: [keys.publicKey], weight, queue, ...way.known, ...present({ quota }) };
   const next: Registry = {
     ...registry,
     users: { operator: userOf(seeds.operator), gate: userOf(seeds.gate), worker: userOf(seeds.worker) },
     tenants: { ...registry.tenants, [name]: added },
   };
-  const { fleet, servers, ca_file } = next;
+  const { fleet } = next;
   const client = {
-    gate: { nats: { servers, seed: user.seed, ...present({ ca_file }) } },
+    gate: way.gate,
     fleet,
     tenant: name,
     keys: { publicKey: keys.publicKey, privateKey: keys.privateKey ?? 'ed25519:YOURS' },
@@ -107,10 +110,11 @@ function add(
     name,
     directory,
     client: files.client(name),
-    accounts: files.accounts,
+    accounts: registry.postgres === undefined ? files.accounts : null,
     gate: files.gate,
     operator: files.operator,
     worker: files.worker,
+    certificate: registry.gates.some(isEncrypted),
     isFirst: found === null,
   });
 }
@@ -126,23 +130,87 @@ function remove(directory: string, found: Registry | null, name: string, termina
   const tenants = Object.fromEntries(Object.entries(found.tenants).filter(([other]) => other !== name));
   write(directory, { ...found, tenants }, seedsIn(files.seeds));
   rmSync(files.client(name), { force: true });
-  const { accounts, worker } = files;
+  const { worker } = files;
+  const accounts = found.postgres === undefined ? files.accounts : null;
   terminal.value('acode.fleet-tenant/1', { is: 'removed', name, directory, accounts, worker });
 }
 
+/** How a new tenant reaches the gates, and what gates and servers know of that. */
+function wayOf({ postgres, gates: urls, servers, ca_file }: Registry): {
+  readonly gate: GateAddress;
+  readonly known: Pick<GateTenant, 'user' | 'token'>;
+} {
+  if (postgres === undefined) {
+    const user = makeNatsUser();
+    return { gate: { nats: { servers, seed: user.seed, ...present({ ca_file }) } }, known: { user: user.publicKey } };
+  }
+  const { token, digest } = makeToken();
+  return { gate: { http: { urls, token, ...present({ ca_file }) } }, known: { token: digest } };
+}
+
 function withServers(found: Registry | null, request: RequestOf<'tenant'>, file: string): Registry {
-  const { servers, monitors, caFile, fleet } = request;
+  const { servers, monitors, postgres, gates, caFile, fleet } = request;
   const known = found ?? registrySchema.parse({ fleet: checkedName('fleet', fleet ?? 'acode') });
   const next: Registry = {
     ...known,
-    ...present({ servers, monitors, ca_file: caFile }),
+    ...present({ servers, monitors, postgres, gates: gates?.map(checkedGate), ca_file: caFile }),
   };
-  if (next.servers.length > 0) return next;
-  throw FLEET_ERRORS.create('ACODE-FLT-022', {
-    file,
-    reason: 'no server of the fleet is known',
-    remedy: 'Name each, and its monitoring port: `--server nats://10.0.0.1:4222 --monitor http://10.0.0.1:8222`.',
+  const refused = (reason: string, remedy: string): Error =>
+    FLEET_ERRORS.create('ACODE-FLT-022', { file, reason, remedy });
+  const nats = '`--server tls://10.0.0.1:4222 --monitor http://10.0.0.1:8222`';
+  const database = '`--postgres postgres://acode@10.0.0.1/fleet?sslmode=verify-full --gate https://gate-1:7443`';
+  if (next.postgres === undefined) {
+    if (next.servers.length === 0)
+      throw refused(
+        'no server of the fleet is known',
+        `Name each, and its monitoring port: ${nats}; or a database and the gates: ${database}.`,
+      );
+    if (next.gates.length > 0)
+      throw refused(
+        '`--gate` is for PostgreSQL',
+        'Leave it out: on NATS, tenants reach the gates through the servers.',
+      );
+    if (next.monitors.length > 0) return next;
+    throw refused(
+      'no monitoring port of the servers is known, so gates and workers cannot check that they write to disk',
+      `Name that of each: ${nats}.`,
+    );
+  }
+  if (next.servers.length > 0)
+    throw refused(
+      'it names servers of NATS and a database',
+      'A fleet has one engine: choose another `--directory` for the other fleet.',
+    );
+  if (next.gates.length > 0) return next;
+  throw refused(
+    'no gate is named',
+    `Tenants reach the fleet through gates only. Name where each listens: ${database}.`,
+  );
+}
+
+function checkedGate(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url && isHttp(url) && url.pathname === '/' && url.username === '' && url.search === '') return url.origin;
+  throw FLEET_ERRORS.create('ACODE-FLT-004', {
+    what: 'gate',
+    value: text.slice(0, 80),
+    rule: 'it is an address such as `https://gate-1:7443`',
   });
+}
+
+function isHttp({ protocol, hostname }: URL): boolean {
+  return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));
+}
+
+function isEncrypted(gate: string): boolean {
+  return gate.startsWith('https:');
+}
+
+/** The section `http` of a gate’s file. */
+function httpOf([first = '']: readonly string[]): object {
+  const { hostname, port } = new URL(first);
+  if (!isEncrypted(first)) return { listen: `${hostname}:${port === '' ? 80 : port}` };
+  return { listen: `0.0.0.0:${port === '' ? 443 : port}`, cert_file: 'gate.pem', key_file: 'gate.key' };
 }
 
 function write(directory: string, registry: Registry, seeds: Seeds): void {
@@ -150,9 +218,13 @@ function write(directory: string, registry: Registry, seeds: Seeds): void {
   const { fleet, users, tenants } = registry;
   const natsUsers: Record<string, string> = {};
   for (const [name, { user }] of Object.entries(tenants)) if (user !== undefined) natsUsers[name] = user;
-  if (users) writePrivateFile(files.accounts, accountsConfig({ fleet, users, tenants: natsUsers }));
-  if (!existsSync(files.gate))
-    writePrivateFile(files.gate, stringify({ engine: engineOf(registry, seeds.gate), fleet, tenants: 'tenants.yml' }));
+  const isNats = registry.postgres === undefined;
+  if (users && isNats) writePrivateFile(files.accounts, accountsConfig({ fleet, users, tenants: natsUsers }));
+  if (!existsSync(files.gate)) {
+    const http = isNats ? {} : { http: httpOf(registry.gates) };
+    const content = { engine: engineOf(registry, seeds.gate), fleet, ...http, tenants: 'tenants.yml' };
+    writePrivateFile(files.gate, stringify(content));
+  }
   const entries = Object.entries(tenants).map(([name, { keys }]) => [name, { keys }] as const);
   const sections = { engine: engineOf(registry, seeds.worker), fleet, tenants: Object.fromEntries(entries) };
   writePrivateFile(files.worker, `# Sections of each worker’s file (worker.yml).\n${stringify(sections)}`);
@@ -168,7 +240,8 @@ function writeOperator(path: string, registry: Registry, seeds: Seeds): void {
   );
 }
 
-function engineOf({ servers, monitors, ca_file }: Registry, seed: string): object {
+function engineOf({ servers, monitors, ca_file, postgres }: Registry, seed: string): object {
+  if (postgres !== undefined) return { postgres: { url: postgres } };
   return { nats: { servers, seed, ...(monitors.length > 0 ? { monitors } : {}), ...present({ ca_file }) } };
 }
 

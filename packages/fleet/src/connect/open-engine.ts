@@ -20,9 +20,16 @@ export const engineSchema = z.union([
       replicas: z.int().min(1).max(5).optional(),
       log_bytes: z.int().positive().optional(),
       blob_bytes: z.int().positive().optional(),
+      unencrypted: z.boolean().optional(),
     }),
   }),
-  z.strictObject({ postgres: z.strictObject({ url: z.string().min(1), ca_file: z.string().optional() }) }),
+  z.strictObject({
+    postgres: z.strictObject({
+      url: z.string().min(1),
+      ca_file: z.string().optional(),
+      unencrypted: z.boolean().optional(),
+    }),
+  }),
 ]);
 
 /** The engine that a file names. */
@@ -48,6 +55,8 @@ export type EngineAddress =
         readonly log_bytes?: number | undefined;
         /** Bytes that all workspaces may take; counts where the streams are created. */
         readonly blob_bytes?: number | undefined;
+        /** Whether servers on other machines may be reached without encryption. */
+        readonly unencrypted?: boolean | undefined;
       };
     }
   | {
@@ -57,6 +66,8 @@ export type EngineAddress =
         readonly url: string;
         /** A file with certificates. */
         readonly ca_file?: string | undefined;
+        /** Whether a server on another machine may be reached without encryption. */
+        readonly unencrypted?: boolean | undefined;
       };
     };
 
@@ -71,8 +82,8 @@ export interface FleetAddress {
 /** Opens the engine that a file names. */
 export async function openEngine({ engine, fleet }: FleetAddress, signal?: AbortSignal): Promise<FleetEngine> {
   if ('postgres' in engine) {
-    const { url, ca_file } = engine.postgres;
-    return PostgresEngine.open({ url, fleet, ...(ca_file === undefined ? {} : { caFile: ca_file }) }, signal);
+    const { url, ca_file: caFile, unencrypted } = engine.postgres;
+    return PostgresEngine.open({ url, fleet, ...present({ caFile, unencrypted }) }, signal);
   }
   const { ca_file: caFile, log_bytes: logBytes, blob_bytes: blobBytes, ...same } = engine.nats;
   return NatsEngine.open(

@@ -24,6 +24,7 @@ const tenantSchema = z.strictObject({
   quota: count.optional(),
   queue: count.max(MAX_QUEUE).default(10_000),
   user: z.string().startsWith('U').optional(),
+  token: z.string().startsWith('sha256:').optional(),
 });
 
 const tenantsSchema = z.record(z.string(), tenantSchema);
@@ -34,6 +35,9 @@ export const registrySchema = z.strictObject({
   servers: z.array(z.string()).default([]),
   monitors: z.array(z.string()).default([]),
   ca_file: z.string().optional(),
+  /** The database, and the addresses of gates, in place of `servers`. */
+  postgres: z.string().optional(),
+  gates: z.array(z.string()).default([]),
   users: z.strictObject({ operator: z.string(), gate: z.string(), worker: z.string() }).optional(),
   tenants: tenantsSchema.default({}),
 });
@@ -53,6 +57,8 @@ export interface GateTenant {
   readonly queue: number;
   /** The public key of its user on NATS. */
   readonly user?: string | undefined;
+  /** The digest of its token, with which it reaches a gate over HTTP. */
+  readonly token?: string | undefined;
 }
 
 const gateSchema = z.strictObject({
@@ -60,8 +66,27 @@ const gateSchema = z.strictObject({
   fleet: z.string().default('acode'),
   pools: z.array(z.string()).min(1).default(['default']),
   tenants: z.union([z.string(), tenantsSchema]),
+  http: z
+    .strictObject({
+      listen: z
+        .string()
+        .regex(/^(?:\[[0-9a-f:.]+\]|[^:[\]\s]+):\d{1,5}$/i, 'expected a host and a port: 127.0.0.1:7443'),
+      cert_file: z.string().optional(),
+      key_file: z.string().optional(),
+    })
+    .optional(),
   affinity_ms: z.int().min(0).max(MAX_AFFINITY_MS).default(MAX_AFFINITY_MS),
 });
+
+/** Where a gate answers over HTTP. */
+export interface GateHttp {
+  /** The address that it listens on. */
+  readonly host: string;
+  /** The port; 0 for any free one. */
+  readonly port: number;
+  /** Files with certificate and key; without them it may listen on the loopback only. */
+  readonly tls?: { readonly certFile: string; readonly keyFile: string } | undefined;
+}
 
 /** What a gate’s file says. */
 export interface GateFile {
@@ -69,6 +94,8 @@ export interface GateFile {
   readonly engine: EngineAddress;
   /** The fleet’s name. */
   readonly fleet: string;
+  /** Where it answers tenants over HTTP; absent: it does so on NATS alone. */
+  readonly http?: GateHttp | undefined;
   /** The pools whose tasks it hands out. */
   readonly pools: readonly string[];
   /** The tenants as they are now. */
@@ -90,11 +117,25 @@ export async function readGateFile(path: string): Promise<GateFile> {
 
 /** The content of a gate’s file. A file of tenants that it names is read again when it changes. */
 export function gateFileFrom(content: unknown, path = 'the gate’s file'): GateFile {
-  const { engine, fleet, pools, tenants, affinity_ms } = checked(gateSchema, content, path);
+  const { engine, fleet, pools, tenants, affinity_ms, http } = checked(gateSchema, content, path);
   checkedName('fleet', fleet);
   for (const pool of pools) checkedName('pool', pool);
   const known = typeof tenants === 'string' ? tenantsOfFile(resolve(dirname(path), tenants)) : constant(mapOf(tenants));
-  return { engine, fleet, pools, tenants: known, affinityMs: affinity_ms };
+  const way = http && httpOf(http, path);
+  return { engine, fleet, pools, tenants: known, affinityMs: affinity_ms, ...(way && { http: way }) };
+}
+
+function httpOf(
+  { listen, cert_file, key_file }: NonNullable<z.infer<typeof gateSchema>['http']>,
+  path: string,
+): GateHttp {
+  const { hostname, port } = new URL(`http://${listen}`);
+  const at = { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port === '' ? 80 : port) };
+  if (cert_file === undefined && key_file === undefined) return at;
+  if (cert_file === undefined || key_file === undefined)
+    throw invalid(path, 'http: a certificate needs both `cert_file` and `key_file`');
+  const own = (file: string): string => resolve(dirname(path), file);
+  return { ...at, tls: { certFile: own(cert_file), keyFile: own(key_file) } };
 }
 
 /** Reads the file of all tenants. */

@@ -3,10 +3,11 @@
 import { randomBytes } from 'node:crypto';
 import type { Logger } from '@acode/sandbox';
 import type { FleetEngine } from '../engine/engine.ts';
+import { HttpDoor } from '../engine/http/gate-link.ts';
 import { NatsGateServer } from '../engine/nats/gate-link.ts';
 import { present } from '../connect/open-engine.ts';
 import { Dispatcher } from './dispatcher.ts';
-import type { GateFile } from './file.ts';
+import type { GateFile, GateTenant } from './file.ts';
 import { GateService } from './service.ts';
 import type { GateLimits } from './limits.ts';
 
@@ -30,6 +31,7 @@ export class Gate {
   readonly #service: GateService;
   readonly #doors: AsyncDisposable[] = [];
   readonly #dispatcher: Dispatcher;
+  #httpPort: number | null = null;
 
   private constructor({ file, engine, limits, logger }: GateOptions) {
     this.id = `gate_${randomBytes(6).toString('hex')}`;
@@ -44,13 +46,26 @@ export class Gate {
     const gate = new Gate(options);
     const { engine, fleet } = options.file;
     if ('nats' in engine) {
-      const { servers, credentials, seed, ca_file: caFile } = engine.nats;
-      const access = { servers, ...present({ credentials, seed, caFile }), fleet };
+      const { servers, credentials, seed, ca_file: caFile, unencrypted } = engine.nats;
+      const access = { servers, ...present({ credentials, seed, caFile, unencrypted }), fleet };
       gate.#doors.push(
         await NatsGateServer.open(access, gate.id, (tenant, message) => gate.#service.answer(tenant, message)),
       );
     }
+    const { http, tenants } = options.file;
+    if (http) {
+      const door = await HttpDoor.open({ ...http, tokens: tokensOf(tenants) }, (tenant, message) =>
+        gate.#service.answer(tenant, message),
+      );
+      gate.#doors.push(door);
+      gate.#httpPort = door.port;
+    }
     return gate;
+  }
+
+  /** The port on which it answers over HTTP; null where it does not. */
+  get httpPort(): number | null {
+    return this.#httpPort;
   }
 
   /** Whether it hands out tasks; of several gates one does. */
@@ -65,4 +80,17 @@ export class Gate {
     await this.#service[Symbol.asyncDispose]();
     await this.#engine.close();
   }
+}
+
+// Made once for each reading of the tenants.
+function tokensOf(tenants: () => ReadonlyMap<string, GateTenant>): () => ReadonlyMap<string, string> {
+  let of: ReadonlyMap<string, GateTenant> | null = null;
+  let tokens: ReadonlyMap<string, string> = new Map();
+  return () => {
+    const now = tenants();
+    if (now !== of)
+      tokens = new Map([...now].flatMap(([name, { token }]) => (token === undefined ? [] : [[token, name]])));
+    of = now;
+    return tokens;
+  };
 }

@@ -19,6 +19,7 @@ import type {
   Topic,
   WriteOptions,
 } from '../engine.ts';
+import { hostOf, isLoopback } from '../address.ts';
 import { assertSize } from '../limits.ts';
 import { checkedKey, checkedName } from '../names.ts';
 import type { TaskKey } from '../names.ts';
@@ -54,6 +55,8 @@ export interface NatsAccess {
   readonly seed?: string | undefined;
   /** A file with the certificates that the servers’ own are checked against. */
   readonly caFile?: string | undefined;
+  /** Whether servers on other machines may be reached without encryption. False by default. */
+  readonly unencrypted?: boolean | undefined;
 }
 
 /** Options of an engine on NATS. */
@@ -364,6 +367,7 @@ function replicasOf({ replicas }: NatsEngineOptions, { info }: NatsConnection): 
 /** Connects to one of the servers, and again whenever that is lost. */
 export async function connected(options: NatsAccess & { readonly inboxPrefix?: string }): Promise<NatsConnection> {
   const { servers, credentials, seed, caFile, inboxPrefix } = options;
+  const isEncrypted = mustEncrypt(options);
   const parts: ConnectionOptions = {
     servers: [...servers],
     name: 'acode',
@@ -378,15 +382,24 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
     maxPingOut: 2,
     noAsyncTraces: true,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
-    ...(caFile === undefined ? {} : { tls: { caFile } }),
+    // With it the client refuses a server that offers none.
+    ...(isEncrypted ? { tls: { ...(caFile === undefined ? {} : { caFile }) } } : {}),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
     ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
   };
   try {
     return await connect(parts);
   } catch (cause) {
-    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine: servers.join(', '), reason: reasonOf(cause) }, { cause });
+    const engine = servers.join(', ');
+    if (isEncrypted && cause instanceof errors.ConnectionError && cause.message.includes('support'))
+      throw FLEET_ERRORS.create('ACODE-FLT-023', { engine }, { cause });
+    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(cause) }, { cause });
   }
+}
+
+function mustEncrypt({ servers, caFile, unencrypted }: NatsAccess): boolean {
+  if (caFile !== undefined || servers.some(server => server.startsWith('tls:'))) return true;
+  return unencrypted !== true && !servers.every(server => isLoopback(hostOf(server)));
 }
 
 function called<Value>(

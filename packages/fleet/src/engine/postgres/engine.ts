@@ -18,6 +18,7 @@ import type {
   Topic,
   WriteOptions,
 } from '../engine.ts';
+import { isLoopback } from '../address.ts';
 import { assertSize } from '../limits.ts';
 import { PRIORITIES, checkedKey, checkedName } from '../names.ts';
 import type { TaskKey } from '../names.ts';
@@ -43,6 +44,8 @@ export interface PostgresEngineOptions {
   readonly fleet?: string;
   /** A file with the certificates that the server’s own is checked against. Without it, the URL’s `sslmode` counts. */
   readonly caFile?: string;
+  /** Whether a server on another machine may be reached without encryption. False by default. */
+  readonly unencrypted?: boolean;
   /** How long a delivery hides a task, in milliseconds; 30,000 by default. */
   readonly hideMs?: number;
   /** The most tasks in the queue. By default as many as the disk takes: to count them takes time. */
@@ -422,7 +425,11 @@ export class PostgresEngine implements FleetEngine {
   }
 }
 
-async function configOf({ url, caFile }: PostgresEngineOptions): Promise<{ config: PoolConfig; engine: string }> {
+async function configOf({
+  url,
+  caFile,
+  unencrypted,
+}: PostgresEngineOptions): Promise<{ config: PoolConfig; engine: string }> {
   let address: URL;
   try {
     address = new URL(url);
@@ -431,6 +438,9 @@ async function configOf({ url, caFile }: PostgresEngineOptions): Promise<{ confi
   }
   // Without the password: it stands in messages.
   const engine = `postgres://${address.host}${address.pathname}`;
+  const ssl = sslOf(address, caFile !== undefined);
+  if (ssl === 'none' && unencrypted !== true && !isOfThisMachine(address))
+    throw FLEET_ERRORS.create('ACODE-FLT-023', { engine });
   const config: PoolConfig = {
     connectionString: url,
     application_name: 'acode',
@@ -444,6 +454,20 @@ async function configOf({ url, caFile }: PostgresEngineOptions): Promise<{ confi
     ...(caFile === undefined ? {} : { ssl: { ca: await readFile(caFile, 'utf8') } }),
   };
   return { config, engine };
+}
+
+// What the URL says comes before `ssl` of the options, and `prefer` takes a server without encryption for granted.
+function sslOf({ searchParams }: URL, hasCertificates: boolean): 'checked' | 'none' {
+  const mode = searchParams.get('sslmode');
+  if (mode === null) return hasCertificates || searchParams.get('ssl') === 'true' ? 'checked' : 'none';
+  return ['require', 'verify-ca', 'verify-full'].includes(mode) ? 'checked' : 'none';
+}
+
+// A socket is a directory in place of a name; and a parameter comes before the name.
+function isOfThisMachine({ hostname, searchParams }: URL): boolean {
+  const host = searchParams.get('host') ?? decodeURIComponent(hostname);
+  const named = host === '' ? (process.env['PGHOST'] ?? 'localhost') : host;
+  return named.startsWith('/') || isLoopback(named);
 }
 
 function taskOf({ tenant, id, pool, priority, body }: TaskRow): QueuedTask {
