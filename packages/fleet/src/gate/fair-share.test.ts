@@ -208,4 +208,71 @@ describe('the fair share of a gate', () => {
     share.offered(POOL, offer('two', 1, { has: [['a', 't', 'g.2']], ended: [['a', 't', 'g.1', null]] }), 10_001);
     expect(share.running('a')).toBe(1);
   });
+
+  it('never exceeds slots or quotas, grants nothing twice, and leaves no slot free that somebody may have', () => {
+    let seed = 11;
+    const random = (below: number): number => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return seed % below;
+    };
+    const pools = ['one', 'two'];
+    const quotas: Record<string, Share> = {
+      t0: { weight: 1, quota: 1 },
+      t1: { weight: 5, quota: 3 },
+      t2: { weight: 1 },
+    };
+    const shares = new Map(Object.entries(quotas));
+    const share = new FairShare({ shares: () => shares, affinityMs: 0, name: 'g' });
+    const has = new Map<string, Offer['has']>();
+    const slots = new Map<string, number>();
+    const waiting = new Map<string, { readonly tenant: string; readonly pool: string }>();
+    const poolOf = (worker: string): string => pools[Number(worker.slice(1)) % 2] ?? '';
+    const running = (tenant: string): number => [...has.values()].flat().filter(([one]) => one === tenant).length;
+    for (let step = 0, id = 0; step < 4000; step += 1) {
+      const worker = `w${random(6)}`;
+      const what = random(10);
+      const own = has.get(worker) ?? [];
+      if (what < 4) {
+        const pool = pools[random(2)] ?? '';
+        const one = { tenant: `t${random(5)}`, id: `i${(id += 1)}`, pool, priority: 'normal' as const };
+        share.queued(one, step);
+        waiting.set(`${one.tenant} ${one.id}`, one);
+      } else if (what < 8) {
+        const [first, ...rest] = random(2) === 0 ? own : own.toReversed();
+        slots.set(worker, slots.get(worker) ?? random(4));
+        const isBack = random(5) === 0;
+        if (first) {
+          has.set(worker, rest);
+          if (isBack) waiting.set(`${first[0]} ${first[1]}`, { tenant: first[0], pool: poolOf(worker) });
+        }
+        const ended = first ? [[first[0], first[1], first[2], isBack ? 0 : null] as Offer['ended'][number]] : [];
+        share.offered(
+          poolOf(worker),
+          offer(worker, slots.get(worker) ?? 0, { has: has.get(worker) ?? [], ended }),
+          step,
+        );
+      } else if (what === 8 && slots.has(worker)) {
+        for (const [tenant, one] of own) waiting.set(`${tenant} ${one}`, { tenant, pool: poolOf(worker) });
+        has.delete(worker);
+        slots.delete(worker);
+        share.lost(worker, step);
+      }
+      for (const host of slots.keys())
+        share.offered(poolOf(host), offer(host, slots.get(host) ?? 0, { has: has.get(host) ?? [] }), step);
+      for (const grant of share.decide(step).grants) {
+        expect(waiting.delete(`${grant.tenant} ${grant.id}`)).toBe(true);
+        expect(grant.pool).toBe(poolOf(grant.worker));
+        has.set(grant.worker, [...(has.get(grant.worker) ?? []), [grant.tenant, grant.id, grant.grant]]);
+      }
+      for (const [host, most] of slots) expect((has.get(host) ?? []).length).toBeLessThanOrEqual(most);
+      for (const [tenant, { quota }] of shares) expect(running(tenant)).toBeLessThanOrEqual(quota ?? Infinity);
+      const withRoom = new Set(
+        [...slots].flatMap(([host, most]) => ((has.get(host) ?? []).length < most ? [poolOf(host)] : [])),
+      );
+      const left = [...waiting.values()].filter(
+        ({ tenant, pool }) => withRoom.has(pool) && running(tenant) < (shares.get(tenant)?.quota ?? Infinity),
+      );
+      expect(left).toEqual([]);
+    }
+  });
 });
