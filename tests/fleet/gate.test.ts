@@ -11,7 +11,7 @@ import { until } from '../support/waiting.ts';
 import { ENGINES } from './engines.ts';
 import type { EnginePlace } from './engines.ts';
 import { hand, ledger } from './hands.ts';
-import { NatsServers, withoutServers } from './servers.ts';
+import { NatsServers, freePort, withoutServers } from './servers.ts';
 
 const PROGRAM = new URL('../../packages/fleet/dist/gate/program.js', import.meta.url).pathname;
 const { publicKey } = makeKeys();
@@ -88,17 +88,36 @@ describe.skipIf(withoutServers)('gates', () => {
       const path = join(top, 'gate.yml');
       writeFileSync(path, JSON.stringify({ engine: { nats: address }, tenants }), { mode: 0o600 });
       const logs = new Map<ChildProcess, string>();
-      for (const _ of [1, 2]) {
-        const child = spawn(process.execPath, [PROGRAM, '--file', path], { stdio: ['ignore', 'ignore', 'pipe'] });
+      const ports = [await freePort(), await freePort()];
+      for (const port of ports) {
+        const argv = [PROGRAM, '--file', path, '--metrics', String(port)];
+        const child = spawn(process.execPath, argv, { stdio: ['ignore', 'ignore', 'pipe'] });
         closing.push(async () => child.kill('SIGKILL'));
         child.stderr.on('data', chunk => logs.set(child, `${logs.get(child) ?? ''}${String(chunk)}`));
       }
       const leader = (): ChildProcess | undefined =>
         [...logs].find(([child, log]) => child.signalCode === null && log.includes('hands out tasks'))?.[0];
+      const figures = (): Promise<string[]> =>
+        Promise.all(
+          ports.map(port =>
+            fetch(`http://127.0.0.1:${port}/metrics`).then(
+              answer => answer.text(),
+              () => '',
+            ),
+          ),
+        );
       const book = ledger();
-      await hands(engine, 2, book);
       await submitAll(engine, 80);
+      // Nobody works yet: the gate that leads says how long the oldest task has waited, the other one nothing.
+      await until(async () =>
+        (await figures()).some(text => text.includes('acode_gate_tasks_waiting{pool="default"} 85')),
+      );
+      const told = await figures();
+      expect(told.filter(text => text.includes('acode_gate_leads 1'))).toHaveLength(1);
+      expect(told.join('')).toMatch(/acode_gate_oldest_seconds\{pool="default"\} \d+\.\d+/);
+      await hands(engine, 2, book);
       await until(async () => book.order.length > 20);
+      expect((await figures()).join('')).toMatch(/acode_gate_grants_total\{pool="default"\} [1-9]/);
       leader()?.kill('SIGKILL');
       await until(async () => book.begun.size === 85 && (await engine.unfinished('dump')) === 0);
       expect(leader()).toBeDefined();

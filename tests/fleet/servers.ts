@@ -25,7 +25,7 @@ const POSTGRES = '/usr/lib/postgresql';
 export const withoutServers = !existsSync(NATS) || !existsSync(POSTGRES);
 
 /** A free port of the loopback. */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>(resolve => void server.listen(0, '127.0.0.1', resolve));
   const address = server.address();

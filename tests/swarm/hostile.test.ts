@@ -36,10 +36,10 @@ const HOSTILE: Readonly<Record<string, readonly [fault: string, script: string]>
   cut: ['cut', 'say "$(ended)"; part "$(envelope error)"; kill -9 $PPID'],
   direction: ['direction', `say '${FORGED(OTHER, 'task-request', {})}'; sleep 60`],
   encoding: ['encoding', `printf '\\377\\376\\n' > /proc/$PPID/fd/1; sleep 60`],
-  // Spaces are a part of JSON: messages that are valid, and too many of them.
+  // Spaces are a part of JSON: messages that are valid, and too many of them. The adapter is stopped: its own words would come in between.
   flood: [
     'flood',
-    `pad=$(printf '%60000s' ''); message="$pad$(progress US-001 in_progress x)"; for n in $(seq 700); do printf '%s\\n' "$message"; done > /proc/$PPID/fd/1; sleep 60`,
+    `kill -STOP $PPID; pad=$(printf '%60000s' ''); message="$pad$(progress US-001 in_progress x)"; for n in $(seq 700); do printf '%s\\n' "$message"; done > /proc/$PPID/fd/1; sleep 60`,
   ],
   identity: ['identity', `say '${FORGED(OTHER, 'completion', COMPLETION)}'; sleep 60`],
   interleaved: [

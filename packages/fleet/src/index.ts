@@ -13,6 +13,7 @@ export type {
   Topic,
   WriteOptions,
 } from './engine/engine.ts';
+export type { GateLink } from './engine/link.ts';
 export { MemoryEngine } from './engine/memory.ts';
 export type { MemoryEngineOptions } from './engine/memory.ts';
 export type { Priority, TaskKey } from './engine/names.ts';

@@ -23,7 +23,10 @@ export function gateCommand(perform: Perform) {
   return new Command('gate')
     .description('Let the tenants of a fleet submit tasks, and share its hosts fairly (needs the package @acode/fleet)')
     .option('--file <path>', 'the gate’s file (default: tenants/gate.yml beside your configuration)')
-    .action(({ file }, command) =>
-      perform(command, async call => (await import('../fleet/worker.ts')).serveGate(call, file)),
+    .addOption(
+      new Option('--metrics <port>', 'show figures to Prometheus on this port of the loopback').argParser(count),
+    )
+    .action((options, command) =>
+      perform(command, async call => (await import('../fleet/worker.ts')).serveGate(call, options)),
     );
 }

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import type { Call } from '../call.ts';
 import { FAILED, errorOfFleet, programOfFleet } from './package.ts';
 
-/** What `acode worker` is called with. */
+/** What `acode worker` and `acode gate` are called with. */
 export interface WorkerArguments {
   readonly file?: string | undefined;
   readonly keys?: true | undefined;
@@ -14,16 +14,17 @@ export interface WorkerArguments {
 
 /** Runs a worker until it is stopped; returns its exit status. */
 export function work(call: Call, { file, keys, metrics }: WorkerArguments): Promise<number> {
-  return start(call, programOfFleet('A worker', 'worker', 'program.js'), [
-    ...fileIn(call, file),
-    ...(keys ? ['--keys'] : []),
-    ...(metrics === undefined ? [] : ['--metrics', String(metrics)]),
-  ]);
+  const argv = [...fileIn(call, file), ...(keys ? ['--keys'] : []), ...port(metrics)];
+  return start(call, programOfFleet('A worker', 'worker', 'program.js'), argv);
 }
 
 /** Runs a gate until it is stopped; returns its exit status. */
-export function serveGate(call: Call, file: string | undefined): Promise<number> {
-  return start(call, programOfFleet('A gate', 'gate', 'program.js'), fileIn(call, file));
+export function serveGate(call: Call, { file, metrics }: Omit<WorkerArguments, 'keys'>): Promise<number> {
+  return start(call, programOfFleet('A gate', 'gate', 'program.js'), [...fileIn(call, file), ...port(metrics)]);
+}
+
+function port(metrics: number | undefined): string[] {
+  return metrics === undefined ? [] : ['--metrics', String(metrics)];
 }
 
 function fileIn(call: Call, file: string | undefined): string[] {

@@ -5,6 +5,7 @@ import type { Readable } from 'node:stream';
 import type { Command, CommandRunner, RunResult, RunnerRequest, RunningCommand } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
 import type { FleetEngine, QueuedTask } from '../engine/engine.ts';
+import type { GateLink } from '../engine/link.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { openEngine } from '../connect/open-engine.ts';
 import type { EngineAddress } from '../connect/open-engine.ts';
@@ -34,8 +35,8 @@ export type FleetOptions = FleetSubmitter &
         readonly gate?: undefined;
       }
     | {
-        /** The gates of the fleet: what a tenant has, whom the operator lets do no more than submit. */
-        readonly gate: GateAddress;
+        /** The gates of the fleet, or a link to them: what a tenant has, whom the operator lets do no more than submit. */
+        readonly gate: GateAddress | GateLink;
         /** None. */
         readonly engine?: undefined;
       }
@@ -91,7 +92,10 @@ export class Fleet implements CommandRunner, AsyncDisposable {
   static async open(options: FleetOptions | string, signal?: AbortSignal): Promise<Fleet> {
     if (typeof options === 'string') return Fleet.open(await readFleetFile(options), signal);
     const { engine, gate, fleet = 'acode', ...rest } = options;
-    if (gate) return new Fleet(new GateAccess(await openGate(gate, fleet, options.tenant)), rest);
+    if (gate) {
+      const link = 'call' in gate ? gate : await openGate(gate, fleet, options.tenant);
+      return new Fleet(new GateAccess(link), rest);
+    }
     const opened = 'enqueue' in engine ? engine : await openEngine({ engine, fleet }, signal);
     return new Fleet(new DirectAccess(opened), rest);
   }
@@ -170,6 +174,7 @@ export class Fleet implements CommandRunner, AsyncDisposable {
       workers: this.#options.workers,
       repair: entry && (signal => repair(entry, signal)),
       noticed: id => this.#noticed(id),
+      waiting: () => this.#wakers.size,
       over: () => this.#outbox?.remove(key.id),
     });
   }

@@ -13,9 +13,10 @@ import { isFinal } from '../tasks/state.ts';
 import type { TaskState, TaskStateName } from '../tasks/state.ts';
 import type { TaskAccess } from './access.ts';
 
-// A notice comes at once. This is for one that was lost.
+// A notice comes at once. This is for one that was lost. A client with many tasks looks at 100 of them a second, not at all.
 const LOOK_MS = 1000;
-const REPAIR_MS = 2000;
+const LOOKS = 100;
+const MAX_LOOK_MS = 20_000;
 // Pieces that were sent before the result may still be on their way.
 const LATE_MS = 1000;
 const QUIET_LOOKS = 3;
@@ -85,6 +86,8 @@ export interface TaskParts {
   readonly repair: ((signal?: AbortSignal) => Promise<void>) | null;
   /** Waits until something happens to the task. */
   readonly noticed: (id: string) => Promise<Noticed>;
+  /** How many tasks of this client are waited for. */
+  readonly waiting: () => number;
   /** Its end was read: it need not be kept any more. */
   readonly over: () => void;
 }
@@ -151,11 +154,15 @@ export class SubmittedTask implements FleetTask {
     }
   }
 
+  get #lookMs(): number {
+    return Math.min(MAX_LOOK_MS, LOOK_MS * Math.max(1, this.#parts.waiting() / LOOKS));
+  }
+
   // A task that is nowhere was lost with a stream: it is queued again, which changes nothing where it was not.
   async #final(signal?: AbortSignal): Promise<TaskState> {
     const { key, access, repair, noticed } = this.#parts;
     using notices = await noticed(key.id);
-    let repairAt = performance.now() + REPAIR_MS;
+    let repairAt = performance.now() + 2 * this.#lookMs;
     for (;;) {
       signal?.throwIfAborted();
       const next = notices.next();
@@ -163,9 +170,9 @@ export class SubmittedTask implements FleetTask {
       if (state && isFinal(state)) return state;
       if (performance.now() >= repairAt) {
         await repair?.(signal);
-        repairAt = performance.now() + REPAIR_MS;
+        repairAt = performance.now() + 2 * this.#lookMs;
       }
-      await racing(next, LOOK_MS, signal);
+      await racing(next, this.#lookMs, signal);
     }
   }
 
@@ -175,7 +182,8 @@ export class SubmittedTask implements FleetTask {
     const { access, key } = this.#parts;
     for (;;) {
       const state =
-        (await Promise.race([over, paused(LOOK_MS, signal)])) ?? (await access.state(key, signal).catch(() => null));
+        (await Promise.race([over, paused(this.#lookMs, signal)])) ??
+        (await access.state(key, signal).catch(() => null));
       if (signal.aborted) return state?.attempt ?? 0;
       if (!isEnded(state, attempt)) continue;
       // How much an attempt has that was lost, nobody knows; and a lost piece is not waited for.
@@ -257,11 +265,14 @@ async function quiet(reading: ReadLog): Promise<void> {
   }
 }
 
+// Made once: an error for each wait would cost more than the wait.
+const ENOUGH = new Error('not waited for any more');
+
 // A timer that is not needed any more would keep the process for a second.
 async function racing(next: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> {
   const enough = new AbortController();
   await Promise.race([next, paused(ms, signal ? AbortSignal.any([signal, enough.signal]) : enough.signal)]);
-  enough.abort();
+  enough.abort(ENOUGH);
 }
 
 // Whether the log of an attempt can get no more pieces.

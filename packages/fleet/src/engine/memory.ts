@@ -15,15 +15,58 @@ import type {
   Topic,
   WriteOptions,
 } from './engine.ts';
+import { Heap } from './heap.ts';
 import { assertSize } from './limits.ts';
 import { PRIORITIES, checkedKey, checkedName } from './names.ts';
 import type { TaskKey } from './names.ts';
 
 interface Entry {
   readonly task: QueuedTask;
+  readonly rank: number;
   readonly number: number;
   visibleAt: number;
   deliveries: number;
+}
+
+/** The queue of one pool. Every step takes as long in a long one as in a short one, but for a logarithm. */
+class PoolQueue {
+  /** Tasks that may be taken, the most urgent one first. */
+  readonly visible = new Heap<Entry>(
+    (one, other) => one.rank < other.rank || (one.rank === other.rank && one.number < other.number),
+  );
+  /** Tasks that were taken, by when they may be taken again. */
+  readonly hidden = new Heap<Entry>((one, other) => one.visibleAt < other.visibleAt);
+  /** All of them, in the order in which they came. */
+  readonly entries = new Set<Entry>();
+  /** What each of those who watch has not seen yet. */
+  readonly watching = new Set<Entry[]>();
+
+  add(entry: Entry): void {
+    this.entries.add(entry);
+    this.visible.put(entry);
+    for (const unseen of this.watching) unseen.push(entry);
+  }
+
+  hide(entry: Entry, until: number): void {
+    entry.visibleAt = until;
+    this.visible.remove(entry);
+    this.hidden.put(entry);
+  }
+
+  remove(entry: Entry): void {
+    this.entries.delete(entry);
+    this.visible.remove(entry);
+    this.hidden.remove(entry);
+  }
+
+  /** The most urgent task that may be taken now. */
+  next(now: number): Entry | undefined {
+    for (let { first } = this.hidden; first && first.visibleAt <= now; { first } = this.hidden) {
+      this.hidden.remove(first);
+      this.visible.put(first);
+    }
+    return this.visible.first;
+  }
 }
 
 interface Kept<Value> {
@@ -48,7 +91,11 @@ export class MemoryEngine implements FleetEngine {
   readonly #clock: Clock;
   readonly #maxQueued: number;
   readonly #queue = new Map<string, Entry>();
+  readonly #pools = new Map<string, PoolQueue>();
+  readonly #unfinished = new Map<string, number>();
   readonly #states = new Map<string, Kept<Revised>>();
+  /** Those that are forgotten some day, in the order in which they were written. */
+  readonly #ended = new Map<string, Kept<Revised>>();
   readonly #leases = new Map<string, Kept<Lease>>();
   readonly #logs = new Map<string, Kept<Map<number, Uint8Array>>>();
   readonly #blobs = new Map<string, Kept<Uint8Array>>();
@@ -70,7 +117,11 @@ export class MemoryEngine implements FleetEngine {
     if (this.#queue.size >= this.#maxQueued)
       throw FLEET_ERRORS.create('ACODE-FLT-005', { pool: task.pool, reason: `the queue has ${this.#maxQueued} tasks` });
     this.#number += 1;
-    this.#queue.set(key, { task, number: this.#number, visibleAt: this.#clock.monotonic(), deliveries: 0 });
+    const rank = PRIORITIES.indexOf(task.priority);
+    const entry = { task, rank, number: this.#number, visibleAt: this.#clock.monotonic(), deliveries: 0 };
+    this.#queue.set(key, entry);
+    this.#unfinished.set(task.tenant, (this.#unfinished.get(task.tenant) ?? 0) + 1);
+    this.#pool(task.pool).add(entry);
     this.#call(`pool ${task.pool}`, '');
     return 'queued';
   }
@@ -84,12 +135,16 @@ export class MemoryEngine implements FleetEngine {
   async take({ pool, max, waitMs }: TakeRequest, signal?: AbortSignal): Promise<Delivery[]> {
     signal?.throwIfAborted();
     const end = this.#clock.monotonic() + Math.min(waitMs, MAX_WAIT_MS);
+    const queue = this.#pool(checkedName('pool', pool));
     for (;;) {
-      const found = this.#visible(checkedName('pool', pool)).slice(0, max);
-      if (found.length > 0) return found.map(entry => this.#deliver(entry));
+      const found: Delivery[] = [];
+      for (let entry = queue.next(this.#clock.monotonic()); entry && found.length < max; entry = queue.next(-Infinity))
+        found.push(this.#deliver(entry));
+      if (found.length > 0) return found;
       const restMs = end - this.#clock.monotonic();
       if (restMs <= 0) return [];
-      await this.#wakened(`pool ${pool}`, Math.min(restMs, this.#nextVisibleMs(pool)), signal);
+      const hiddenMs = (queue.hidden.first?.visibleAt ?? Infinity) - this.#clock.monotonic();
+      await this.#wakened(`pool ${pool}`, Math.min(restMs, Math.max(1, hiddenMs)), signal);
     }
   }
 
@@ -103,37 +158,43 @@ export class MemoryEngine implements FleetEngine {
       deliveries: 1,
       prolong: async () => undefined,
       release: async () => undefined,
-      done: async () => {
-        if (this.#queue.get(name) === entry) this.#queue.delete(name);
-      },
+      done: async () => this.#done(name, entry),
     };
   }
 
   async *watchQueue(pool: string, signal: AbortSignal): AsyncGenerator<Omit<QueuedTask, 'body'>, void, undefined> {
-    let last = 0;
-    while (!signal.aborted) {
-      // In the order of their numbers, as a map keeps them.
-      const next = [...this.#queue.values()].filter(({ task, number }) => task.pool === pool && number > last);
-      for (const { task, number } of next) {
-        last = number;
-        yield task;
-        if (signal.aborted) return;
+    const queue = this.#pool(checkedName('pool', pool));
+    let unseen = [...queue.entries];
+    queue.watching.add(unseen);
+    try {
+      while (!signal.aborted) {
+        const next = unseen;
+        queue.watching.delete(next);
+        unseen = [];
+        queue.watching.add(unseen);
+        for (const entry of next) {
+          if (queue.entries.has(entry)) yield entry.task;
+          if (signal.aborted) return;
+        }
+        if (unseen.length === 0) await this.#wakened(`pool ${pool}`, Infinity, signal).catch(() => undefined);
       }
-      if (next.length === 0) await this.#wakened(`pool ${pool}`, Infinity, signal).catch(() => undefined);
+    } finally {
+      queue.watching.delete(unseen);
     }
   }
 
   async depth(pool: string): Promise<number> {
-    return [...this.#queue.values()].filter(({ task }) => task.pool === pool).length;
+    return this.#pools.get(pool)?.entries.size ?? 0;
   }
 
   async unfinished(tenant: string): Promise<number> {
-    return [...this.#queue.values()].filter(({ task }) => task.tenant === tenant).length;
+    return this.#unfinished.get(tenant) ?? 0;
   }
 
   async read(key: TaskKey, signal?: AbortSignal): Promise<Revised | null> {
     signal?.throwIfAborted();
-    return this.#kept(this.#states, named(key));
+    const name = named(key);
+    return this.#kept(this.#states, name) ?? this.#kept(this.#ended, name);
   }
 
   async write(
@@ -146,10 +207,16 @@ export class MemoryEngine implements FleetEngine {
     signal?.throwIfAborted();
     assertSize('The state of the task', text);
     const name = named(key);
-    if ((this.#kept(this.#states, name)?.revision ?? 0) !== revision) return null;
+    const found = this.#kept(this.#states, name) ?? this.#kept(this.#ended, name);
+    if ((found?.revision ?? 0) !== revision) return null;
     this.#number += 1;
     const until = keepMs === undefined ? Infinity : this.#clock.monotonic() + keepMs;
-    this.#states.set(name, { value: { text, revision: this.#number }, until });
+    const kept = { value: { text, revision: this.#number }, until };
+    this.#states.delete(name);
+    this.#ended.delete(name);
+    if (until === Infinity) this.#states.set(name, kept);
+    else this.#ended.set(name, kept);
+    this.#forget();
     return this.#number;
   }
 
@@ -225,25 +292,28 @@ export class MemoryEngine implements FleetEngine {
     await this.close();
   }
 
-  #visible(pool: string): Entry[] {
-    const now = this.#clock.monotonic();
-    return [...this.#queue.values()]
-      .filter(({ task, visibleAt }) => task.pool === pool && visibleAt <= now)
-      .sort(
-        (one, other) =>
-          PRIORITIES.indexOf(one.task.priority) - PRIORITIES.indexOf(other.task.priority) || one.number - other.number,
-      );
+  #pool(name: string): PoolQueue {
+    const known = this.#pools.get(name) ?? new PoolQueue();
+    this.#pools.set(name, known);
+    return known;
   }
 
-  #nextVisibleMs(pool: string): number {
-    const times = [...this.#queue.values()].filter(({ task }) => task.pool === pool).map(({ visibleAt }) => visibleAt);
-    return Math.max(1, Math.min(...times) - this.#clock.monotonic());
+  #done(name: string, entry: Entry): void {
+    if (this.#queue.get(name) !== entry) return;
+    const { tenant, pool } = entry.task;
+    this.#queue.delete(name);
+    this.#pool(pool).remove(entry);
+    const left = (this.#unfinished.get(tenant) ?? 1) - 1;
+    if (left > 0) this.#unfinished.set(tenant, left);
+    else this.#unfinished.delete(tenant);
   }
 
   #deliver(entry: Entry): Delivery {
     const key = named(entry.task);
+    const queue = this.#pool(entry.task.pool);
+    const hide = (ms: number): void => queue.hide(entry, this.#clock.monotonic() + ms);
     entry.deliveries += 1;
-    entry.visibleAt = this.#clock.monotonic() + this.hideMs;
+    hide(this.hideMs);
     const { deliveries } = entry;
     // A delivery that was handed out again since belongs to someone else: nothing that the first one does counts any more.
     const own = (): boolean => this.#queue.get(key) === entry && entry.deliveries === deliveries;
@@ -251,17 +321,24 @@ export class MemoryEngine implements FleetEngine {
       task: entry.task,
       deliveries,
       prolong: async () => {
-        if (own()) entry.visibleAt = this.#clock.monotonic() + this.hideMs;
+        if (own()) hide(this.hideMs);
       },
       release: async delayMs => {
         if (!own()) return;
-        entry.visibleAt = this.#clock.monotonic() + delayMs;
+        hide(delayMs);
         this.#call(`pool ${entry.task.pool}`, '');
       },
-      done: async () => {
-        if (this.#queue.get(key) === entry) this.#queue.delete(key);
-      },
+      done: async () => this.#done(key, entry),
     };
+  }
+
+  // What is read no more is forgotten, too.
+  #forget(): void {
+    const now = this.#clock.monotonic();
+    for (const [name, { until }] of this.#ended) {
+      if (until > now) return;
+      this.#ended.delete(name);
+    }
   }
 
   #kept<Value>(map: Map<string, Kept<Value>>, name: string): Value | null {

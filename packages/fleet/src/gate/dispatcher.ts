@@ -29,11 +29,24 @@ export interface DispatcherParts {
   readonly logger?: Logger | undefined;
 }
 
+/** Figures of one pool. */
+export interface PoolFigures {
+  /** Tasks that wait. */
+  readonly waiting: number;
+  /** How long the oldest of them has waited since this gate has known it, in milliseconds. */
+  readonly oldestMs: number;
+  /** Slots that hosts offer and no task has. */
+  readonly free: number;
+  /** Tasks that this gate has given to hosts. */
+  readonly granted: number;
+}
+
 /** The dispatcher of one gate. */
 export class Dispatcher implements AsyncDisposable {
   readonly #parts: DispatcherParts;
   readonly #stop = new AbortController();
-  #isLeading = false;
+  #leading: Leading | null = null;
+  readonly #grants = new Map<string, number>();
   #work: Promise<void> = Promise.resolve();
 
   constructor(parts: DispatcherParts) {
@@ -43,7 +56,13 @@ export class Dispatcher implements AsyncDisposable {
 
   /** Whether this gate hands out tasks. */
   get isLeading(): boolean {
-    return this.#isLeading;
+    return this.#leading !== null;
+  }
+
+  /** What waits, what is free, and what was granted in a pool; null while another gate hands out its tasks. */
+  figures(pool: string): PoolFigures | null {
+    const found = this.#leading?.share.figures(pool, performance.now());
+    return found ? { ...found, granted: this.#grants.get(pool) ?? 0 } : null;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -94,13 +113,19 @@ export class Dispatcher implements AsyncDisposable {
 
   async #lead(name: string, lease: LeaseKeeper, signal: AbortSignal): Promise<void> {
     const over = new AbortController();
-    const leading = new Leading(this.#parts, name, () => lease.isSafe, AbortSignal.any([signal, over.signal]));
-    this.#isLeading = true;
+    const parts = {
+      ...this.#parts,
+      name,
+      isSafe: () => lease.isSafe,
+      granted: (pool: string) => void this.#grants.set(pool, (this.#grants.get(pool) ?? 0) + 1),
+    };
+    const leading = new Leading(parts, AbortSignal.any([signal, over.signal]));
+    this.#leading = leading;
     this.#parts.logger?.info({ gate: name }, 'the gate hands out tasks');
     try {
       await Promise.race([leading.run(), this.#watch(name, signal)]);
     } finally {
-      this.#isLeading = false;
+      this.#leading = null;
       over.abort();
       await leading.end();
     }
@@ -124,11 +149,18 @@ function leaderOf(text: string): string | null {
   }
 }
 
+interface LeadingParts extends DispatcherParts {
+  readonly name: string;
+  /** Whether nobody else can lead by now. */
+  readonly isSafe: () => boolean;
+  /** A task of this pool was granted. */
+  readonly granted: (pool: string) => void;
+}
+
 /** One time of leading: begins with nothing, and learns all from the queue and the hosts. */
 class Leading {
-  readonly #parts: DispatcherParts;
-  readonly #share: FairShare;
-  readonly #isSafe: () => boolean;
+  readonly share: FairShare;
+  readonly #parts: LeadingParts;
   readonly #signal: AbortSignal;
   readonly #listening: AsyncDisposable[] = [];
   readonly #heard = new Set<string>();
@@ -137,11 +169,10 @@ class Leading {
   #isDue = false;
   #again: NodeJS.Timeout | undefined;
 
-  constructor(parts: DispatcherParts, name: string, isSafe: () => boolean, signal: AbortSignal) {
-    const { shares, affinityMs } = parts;
+  constructor(parts: LeadingParts, signal: AbortSignal) {
+    const { shares, affinityMs, name } = parts;
     this.#parts = parts;
-    this.#share = new FairShare({ shares, affinityMs, name });
-    this.#isSafe = isSafe;
+    this.share = new FairShare({ shares, affinityMs, name });
     this.#signal = signal;
   }
 
@@ -181,7 +212,7 @@ class Leading {
 
   async #follow(pool: string): Promise<void> {
     for await (const task of this.#parts.engine.watchQueue(pool, this.#signal)) {
-      this.#share.queued(task, performance.now());
+      this.share.queued(task, performance.now());
       this.#due();
     }
   }
@@ -190,21 +221,21 @@ class Leading {
     const offer = parseOffer(text);
     if (!offer) return;
     this.#heard.add(offer.worker);
-    for (const task of this.#share.offered(pool, offer, performance.now())) void this.#settle(task, pool);
+    for (const task of this.share.offered(pool, offer, performance.now())) void this.#settle(task, pool);
     this.#due();
   }
 
   // A notice was lost: the queue knows whether the task is over.
   async #settle(task: TaskKey, pool: string): Promise<void> {
     const found = await this.#parts.engine.queued(task, pool, this.#signal).catch(() => undefined);
-    if (found === null) this.#share.over(task);
-    else if (found) this.#share.again(task, performance.now());
+    if (found === null) this.share.over(task);
+    else if (found) this.share.again(task, performance.now());
     this.#due();
   }
 
   async #lookForLost(): Promise<void> {
-    for (const worker of this.#share.silent(performance.now()))
-      if (!(await this.#parts.engine.isLeased(worker, this.#signal))) this.#share.lost(worker, performance.now());
+    for (const worker of this.share.silent(performance.now()))
+      if (!(await this.#parts.engine.isLeased(worker, this.#signal))) this.share.lost(worker, performance.now());
   }
 
   // What arrives together is decided together.
@@ -219,8 +250,9 @@ class Leading {
 
   #decide(): void {
     // Who cannot be sure to lead grants nothing.
-    if (!this.#isSafe()) return;
-    const { grants, againMs } = this.#share.decide(performance.now());
+    if (!this.#parts.isSafe()) return;
+    const { grants, againMs } = this.share.decide(performance.now());
+    for (const grant of grants) this.#parts.granted(grant.pool);
     for (const grant of grants)
       void this.#parts.engine.notify({ worker: grant.worker }, grantText(grant)).catch(() => undefined);
     clearTimeout(this.#again);

@@ -5,6 +5,7 @@ import type { Logger } from '@acode/sandbox';
 import type { FleetEngine } from '../engine/engine.ts';
 import { HttpDoor } from '../engine/http/gate-link.ts';
 import { NatsGateServer } from '../engine/nats/gate-link.ts';
+import { escaped, figure } from '../connect/metrics-page.ts';
 import { present } from '../connect/open-engine.ts';
 import { Dispatcher } from './dispatcher.ts';
 import type { GateFile, GateTenant } from './file.ts';
@@ -28,6 +29,7 @@ export class Gate {
   /** Its id, another one after each start. */
   readonly id: string;
   readonly #engine: FleetEngine;
+  readonly #file: GateFile;
   readonly #service: GateService;
   readonly #doors: AsyncDisposable[] = [];
   readonly #dispatcher: Dispatcher;
@@ -36,6 +38,7 @@ export class Gate {
   private constructor({ file, engine, limits, logger }: GateOptions) {
     this.id = `gate_${randomBytes(6).toString('hex')}`;
     this.#engine = engine;
+    this.#file = file;
     const { pools, tenants, affinityMs } = file;
     this.#dispatcher = new Dispatcher({ engine, pools, shares: tenants, affinityMs, logger });
     this.#service = new GateService({ engine, gate: this.id, pools, tenants, ...present({ limits }) });
@@ -71,6 +74,44 @@ export class Gate {
   /** Whether it hands out tasks; of several gates one does. */
   get isLeading(): boolean {
     return this.#dispatcher.isLeading;
+  }
+
+  /** The figures for Prometheus. */
+  figures(): string {
+    const { pools } = this.#file;
+    const leads = [`acode_gate_leads ${this.isLeading ? 1 : 0}`];
+    const found = pools.flatMap(pool => {
+      const figures = this.#dispatcher.figures(pool);
+      return figures ? [{ labels: `{pool="${escaped(pool)}"}`, ...figures }] : [];
+    });
+    const lines = [
+      ...figure('acode_gate_leads', 'gauge', 'Whether this gate hands out tasks.', leads),
+      ...figure(
+        'acode_gate_tasks_waiting',
+        'gauge',
+        'Tasks of the pool that no worker has.',
+        found.map(({ labels, waiting }) => `acode_gate_tasks_waiting${labels} ${waiting}`),
+      ),
+      ...figure(
+        'acode_gate_oldest_seconds',
+        'gauge',
+        'How long the oldest waiting task of the pool has waited.',
+        found.map(({ labels, oldestMs }) => `acode_gate_oldest_seconds${labels} ${(oldestMs / 1000).toFixed(3)}`),
+      ),
+      ...figure(
+        'acode_gate_slots_free',
+        'gauge',
+        'Slots that workers of the pool offer and no task has.',
+        found.map(({ labels, free }) => `acode_gate_slots_free${labels} ${free}`),
+      ),
+      ...figure(
+        'acode_gate_grants_total',
+        'counter',
+        'Tasks that this gate gave to workers.',
+        found.map(({ labels, granted }) => `acode_gate_grants_total${labels} ${granted}`),
+      ),
+    ];
+    return `${lines.join('\n')}\n`;
   }
 
   /** Answers nobody any more, and disconnects. */

@@ -29,21 +29,36 @@ export function makeKeys(): KeyPair {
   return { publicKey: text(publicKey, 'spki'), privateKey: text(privateKey, 'pkcs8') };
 }
 
+// To read a key takes longer than to use it.
+const PUBLIC_KEYS = new Map<string, KeyObject>();
+const PRIVATE_KEYS = new WeakMap<KeyPair, KeyObject>();
+const MAX_KEYS = 1024;
+
 /** The public key as an object; null where the text is not one. */
 export function publicKeyFrom(text: string): KeyObject | null {
+  const known = PUBLIC_KEYS.get(text);
+  if (known) return known;
   const bytes = keyBytes(text);
-  return bytes && createPublicKey({ key: Buffer.concat([PUBLIC_HEAD, bytes]), format: 'der', type: 'spki' });
+  if (!bytes) return null;
+  const key = createPublicKey({ key: Buffer.concat([PUBLIC_HEAD, bytes]), format: 'der', type: 'spki' });
+  if (PUBLIC_KEYS.size >= MAX_KEYS) PUBLIC_KEYS.clear();
+  PUBLIC_KEYS.set(text, key);
+  return key;
 }
 
-function privateKeyFrom(text: string): KeyObject {
-  const bytes = keyBytes(text);
+function privateKeyOf(pair: KeyPair): KeyObject {
+  const known = PRIVATE_KEYS.get(pair);
+  if (known) return known;
+  const bytes = keyBytes(pair.privateKey);
   if (!bytes)
     throw FLEET_ERRORS.create('ACODE-FLT-004', {
       what: 'private key',
       value: '…',
       rule: 'it is `ed25519:` and 32 bytes in base64',
     });
-  return createPrivateKey({ key: Buffer.concat([PRIVATE_HEAD, bytes]), format: 'der', type: 'pkcs8' });
+  const key = createPrivateKey({ key: Buffer.concat([PRIVATE_HEAD, bytes]), format: 'der', type: 'pkcs8' });
+  PRIVATE_KEYS.set(pair, key);
+  return key;
 }
 
 function keyBytes(text: string): Buffer | null {
@@ -60,9 +75,9 @@ export const keySchema = z
 const envelopeSchema = z.strictObject({ key: z.string().max(100), signature: z.string().max(200), body: z.string() });
 
 /** A text with the signature of one key. */
-export function signed(purpose: keyof typeof PURPOSES, body: string, { publicKey, privateKey }: KeyPair): string {
-  const signature = sign(null, Buffer.from(PURPOSES[purpose] + body), privateKeyFrom(privateKey)).toString('base64');
-  return JSON.stringify({ key: publicKey, signature, body });
+export function signed(purpose: keyof typeof PURPOSES, body: string, pair: KeyPair): string {
+  const signature = sign(null, Buffer.from(PURPOSES[purpose] + body), privateKeyOf(pair)).toString('base64');
+  return JSON.stringify({ key: pair.publicKey, signature, body });
 }
 
 /**

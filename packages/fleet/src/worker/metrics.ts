@@ -1,14 +1,11 @@
 // Figures of a worker and of its pool for Prometheus, on a port of the loopback: queue, slots, tasks by how they ended, warm pool, starts.
 
-import { createServer } from 'node:http';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod';
-import { FLEET_ERRORS } from '../errors.ts';
+import { escaped, figure, serveFigures } from '../connect/metrics-page.ts';
 import type { FleetEngine } from '../engine/engine.ts';
 import type { WorkerFile } from './file.ts';
 
 const ASK_MS = 5000;
-const HOST = '127.0.0.1';
 const WAIT_S = [0.1, 0.5, 1, 5, 15, 60, 300, 1800];
 const START_S = [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60];
 
@@ -91,20 +88,8 @@ export class WorkerMetrics {
   }
 
   /** Answers on a port of the loopback, as long as the process lives. It keeps no process alive. Returns the port. */
-  async listen(port: number): Promise<number> {
-    const server = createServer((request, response) => void this.#answer(request, response));
-    server.maxConnections = 16;
-    server.headersTimeout = ASK_MS;
-    server.requestTimeout = ASK_MS;
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', cause =>
-        reject(FLEET_ERRORS.create('ACODE-FLT-014', { file: `--metrics ${port}`, reason: cause.message }, { cause })),
-      );
-      server.listen({ host: HOST, port }, resolve);
-    });
-    server.unref();
-    const address = server.address();
-    return typeof address === 'object' && address !== null ? address.port : port;
+  listen(port: number): Promise<number> {
+    return serveFigures(port, () => this.text());
   }
 
   /** The figures as text. */
@@ -176,26 +161,6 @@ export class WorkerMetrics {
       own.reduce((total, one) => total + of(one), 0);
     return { depth, busy: sum(one => one.tasks.length), slots: sum(one => one.slots), workers: own.length };
   }
-
-  async #answer({ method, url, headers }: IncomingMessage, response: ServerResponse): Promise<void> {
-    response.on('error', () => undefined);
-    // A page of a stranger whose name leads to this address sends that name.
-    const isOwn = /^(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?$/.test(headers.host ?? '');
-    if (!isOwn || method !== 'GET' || url !== '/metrics') {
-      response.writeHead(isOwn ? 404 : 421).end();
-      return;
-    }
-    const text = await this.text();
-    response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text);
-  }
-}
-
-function figure(name: string, type: string, help: string, lines: readonly string[]): string[] {
-  return lines.length === 0 ? [] : [`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`, ...lines];
-}
-
-function escaped(label: string): string {
-  return label.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', ' ');
 }
 
 function valueOf(text: string): unknown {
