@@ -13,9 +13,10 @@ import { isFinal } from '../tasks/state.ts';
 import type { TaskState, TaskStateName } from '../tasks/state.ts';
 import type { TaskAccess } from './access.ts';
 
-// A notice comes at once. This is for one that was lost. A client with many tasks looks at 100 of them a second, not at all.
+// A notice comes at once. This is for one that was lost: soon at first, then less and less often, and less often with many tasks.
 const LOOK_MS = 1000;
-const LOOKS = 100;
+const LESS_OFTEN = 1.5;
+const MANY = 20;
 const MAX_LOOK_MS = 20_000;
 // Pieces that were sent before the result may still be on their way.
 const LATE_MS = 1000;
@@ -154,25 +155,25 @@ export class SubmittedTask implements FleetTask {
     }
   }
 
-  get #lookMs(): number {
-    return Math.min(MAX_LOOK_MS, LOOK_MS * Math.max(1, this.#parts.waiting() / LOOKS));
+  #lookMs(look: number): number {
+    return Math.min(MAX_LOOK_MS, LOOK_MS * Math.max(LESS_OFTEN ** look, this.#parts.waiting() / MANY));
   }
 
   // A task that is nowhere was lost with a stream: it is queued again, which changes nothing where it was not.
   async #final(signal?: AbortSignal): Promise<TaskState> {
     const { key, access, repair, noticed } = this.#parts;
     using notices = await noticed(key.id);
-    let repairAt = performance.now() + 2 * this.#lookMs;
-    for (;;) {
+    let repairAt = performance.now() + 2 * LOOK_MS;
+    for (let look = 0; ; look += 1) {
       signal?.throwIfAborted();
       const next = notices.next();
       const state = await access.state(key, signal);
       if (state && isFinal(state)) return state;
       if (performance.now() >= repairAt) {
         await repair?.(signal);
-        repairAt = performance.now() + 2 * this.#lookMs;
+        repairAt = performance.now() + 2 * this.#lookMs(look);
       }
-      await racing(next, this.#lookMs, signal);
+      await racing(next, this.#lookMs(look), signal);
     }
   }
 
@@ -180,9 +181,9 @@ export class SubmittedTask implements FleetTask {
   async #watch(attempt: number, over: Promise<TaskState | null>, reading: ReadLog): Promise<number> {
     const { signal } = reading;
     const { access, key } = this.#parts;
-    for (;;) {
+    for (let look = 0; ; look += 1) {
       const state =
-        (await Promise.race([over, paused(this.#lookMs, signal)])) ??
+        (await Promise.race([over, paused(this.#lookMs(look), signal)])) ??
         (await access.state(key, signal).catch(() => null));
       if (signal.aborted) return state?.attempt ?? 0;
       if (!isEnded(state, attempt)) continue;

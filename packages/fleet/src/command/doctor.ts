@@ -123,9 +123,8 @@ function privacy(path: string): Check {
 
 // Without that word a connection to another machine is refused unless it is encrypted.
 function transport({ engine, gate }: FleetFile): Check {
-  const isPlain = [engine, gate].some(
-    way => way && Object.values(way).some(one => 'unencrypted' in one && one.unencrypted === true),
-  );
+  const ways = [engine, gate].flatMap(way => (way ? Object.values<object>(way) : []));
+  const isPlain = ways.some(way => 'unencrypted' in way && way.unencrypted === true);
   return {
     id: 'transport',
     title: 'Connections that leave this machine are encrypted',

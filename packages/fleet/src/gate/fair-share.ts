@@ -186,7 +186,7 @@ export class FairShare {
   lost(worker: string, now: number): void {
     const host = this.#hosts.get(worker);
     if (!host) return;
-    for (const held of [...host.held.values()]) this.again(held, now);
+    for (const held of host.held.values()) this.again(held, now);
     this.#unlist(host);
     this.#hosts.delete(worker);
   }
@@ -283,14 +283,7 @@ export class FairShare {
   // A host that has a process of the tenant begins at once; for one that is busy the task waits a little.
   #hostFor(lane: Lane, emptiest: Host, now: number): Host | null {
     const hot = lane.pool.hot.get(lane.tenant.name);
-    let best: Host | null = null;
-    let compared = 0;
-    for (const host of hot?.free ?? []) {
-      const isFree = now - host.heardAt <= SILENT_MS && roomOf(host) > 0;
-      if (isFree && (!best || roomOf(host) > roomOf(best))) best = host;
-      compared += 1;
-      if (compared === COMPARED) break;
-    }
+    const best = hot ? emptiestHot(hot.free, now) : null;
     if (best || !hot || this.#options.affinityMs === 0) return best ?? emptiest;
     lane.waitsSince ??= now;
     return this.#mayGoAnywhere(lane, now) ? emptiest : null;
@@ -490,6 +483,18 @@ function roomOf({ slots, held }: Host): number {
 function emptiestOf({ free }: Pool, now: number): Host | undefined {
   while (free.first && now - free.first.heardAt > SILENT_MS) free.remove(free.first);
   return free.first;
+}
+
+function emptiestHot(hosts: ReadonlySet<Host>, now: number): Host | null {
+  let best: Host | null = null;
+  let compared = 0;
+  for (const host of hosts) {
+    const isFree = now - host.heardAt <= SILENT_MS && roomOf(host) > 0;
+    if (isFree && (!best || roomOf(host) > roomOf(best))) best = host;
+    compared += 1;
+    if (compared === COMPARED) break;
+  }
+  return best;
 }
 
 function isBefore(one: Lane, other: Lane): boolean {

@@ -116,10 +116,11 @@ export class HttpGateLink implements GateLink {
       });
       sent.once('error', reject);
       sent.once('response', response => {
-        bodyOf(response, MAX_GATE_MESSAGE).then(body => {
-          if (response.statusCode === 200) resolve(body);
-          else reject(refusalOf(response.statusCode ?? 0));
-        }, reject);
+        if (response.statusCode === 200) bodyOf(response, MAX_GATE_MESSAGE).then(resolve, reject);
+        else {
+          response.destroy();
+          reject(refusalOf(response.statusCode ?? 0));
+        }
       });
       sent.end(message);
     });
@@ -148,8 +149,8 @@ function refusalOf(status: number): Error {
 async function bodyOf(stream: IncomingMessage, maxBytes: number): Promise<Buffer> {
   const parts: Buffer[] = [];
   let size = 0;
-  for await (const part of stream) {
-    const bytes = Buffer.from(part);
+  const chunks: AsyncIterable<Buffer> = stream;
+  for await (const bytes of chunks) {
     size += bytes.length;
     if (size > maxBytes) throw new RangeError(`more than ${maxBytes} bytes`);
     parts.push(bytes);

@@ -383,7 +383,7 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
     noAsyncTraces: true,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
     // With it the client refuses a server that offers none.
-    ...(isEncrypted ? { tls: { ...(caFile === undefined ? {} : { caFile }) } } : {}),
+    ...(isEncrypted ? { tls: caFile === undefined ? {} : { caFile } } : {}),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
     ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
   };
