@@ -229,15 +229,16 @@ function ruleInSandbox({ file, specifier }) {
 const FLEET_ROOMS = {
   'errors.ts': [],
   engine: ['errors.ts'],
+  'engine/http': ['errors.ts', 'engine'],
   'engine/nats': ['errors.ts', 'engine'],
   'engine/postgres': ['errors.ts', 'engine'],
   // Tasks, no matter who submits or runs them.
   tasks: ['errors.ts', 'engine'],
   // From an address in a file to the engine.
-  connect: ['engine', 'engine/nats', 'engine/postgres'],
+  connect: ['errors.ts', 'engine', 'engine/http', 'engine/nats', 'engine/postgres'],
   worker: ['errors.ts', 'engine', 'connect', 'tasks'],
   // Checks a task as a worker does, before it is queued.
-  gate: ['errors.ts', 'engine', 'engine/nats', 'connect', 'tasks', 'worker'],
+  gate: ['errors.ts', 'engine', 'engine/http', 'engine/nats', 'connect', 'tasks', 'worker'],
   // Speaks the protocol of a gate.
   client: ['errors.ts', 'engine', 'connect', 'tasks', 'gate'],
   // The HTTP server that programs of E2B talk to. It needs no engine of the fleet.
@@ -246,6 +247,7 @@ const FLEET_ROOMS = {
   command: [
     'errors.ts',
     'engine',
+    'engine/http',
     'engine/nats',
     'engine/postgres',
     'connect',
@@ -269,7 +271,13 @@ const FLEET_CLIENTS = /** @type {const} */ ([
  *
  * @type {Readonly<Record<string, RegExp>>}
  */
-const FLEET_WIRE = { worker: /^node:http$/, e2b: /^node:(?:http|https|net)$/, command: /^node:net$/ };
+const FLEET_WIRE = {
+  engine: /^node:net$/,
+  'engine/http': /^node:(?:http|https|net)$/,
+  connect: /^node:http$/,
+  e2b: /^node:(?:http|https|net)$/,
+  command: /^node:net$/,
+};
 
 /** @param {string} file */
 function fleetRoomOf(file) {
