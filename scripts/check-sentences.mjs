@@ -28,7 +28,11 @@ const MATCHING = [
  * @type {readonly (readonly [file: string, fragment: string, why: string])[]}
  */
 const ALLOWED = [
-  ['packages/fleet/src/engine/nats/engine.ts', "cause.message.includes('support')", 'the client of NATS, which has no code'],
+  [
+    'packages/fleet/src/engine/nats/engine.ts',
+    "cause.message.includes('support')",
+    'the client of NATS, which has no code',
+  ],
   ['packages/cli/src/failure/parse-failure.ts', 'complaint.message', 'the parser of options, a dependency'],
   ['packages/cli/src/failure/report.ts', 'message.includes(text)', 'only whether a value is shown already'],
   ['packages/cli/src/mcp/risks.ts', 'reason.replaceAll(/[“”]/g', 'quotation marks'],

@@ -2152,11 +2152,7 @@ export const PROTECTIONS = [
   ),
   one(
     'fleet: a gate grants beyond the quota of a tenant',
-    [
-      `${FLEET}/gate/fair-share.ts`,
-      'return running >= quota ? null : running / weight;',
-      'return running < 0 ? quota : running / weight;',
-    ],
+    [`${FLEET}/gate/fair-share.ts`, 'tenant.running < (tenant.share.quota ?? Infinity)', 'tenant.running >= 0'],
     [[`${FLEET}/gate/fair-share.test.ts`, 'counts what a gate of before had granted']],
   ),
   one(
