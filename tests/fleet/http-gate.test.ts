@@ -7,9 +7,8 @@ import { request } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parse } from 'yaml';
 import * as z from 'zod';
-import { Fleet, Gate, PostgresEngine, gateFileFrom, readGateFile } from '@acode/fleet';
+import { Fleet, Gate, PostgresEngine, gateFileFrom, readFleetFile, readGateFile } from '@acode/fleet';
 import type { FleetEngine, GateFile } from '@acode/fleet';
 import { BIN } from '../cli/bench.ts';
 import { hand, ledger } from './hands.ts';
@@ -41,8 +40,12 @@ describe.skipIf(withoutServers)('tenants on PostgreSQL', () => {
       env: { ...process.env, HOME: top },
       encoding: 'utf8',
     });
-  const client = (name: string): Client =>
-    clientSchema.parse(parse(readFileSync(join(directory, 'clients', `${name}.yml`), 'utf8')));
+  const clients = new Map<string, Client>();
+  const client = (name: string): Client => {
+    const found = clients.get(name);
+    if (!found) throw new Error(`no ${name}`);
+    return found;
+  };
   const urls = (): string[] => gates.map(({ httpPort }) => `http://127.0.0.1:${httpPort ?? 0}`);
   const opened = (name: string, more: Partial<Client['gate']['http']> = {}): Promise<Fleet> => {
     const { tenant: own, keys, gate } = client(name);
@@ -67,6 +70,8 @@ describe.skipIf(withoutServers)('tenants on PostgreSQL', () => {
     tenant('add', 'acme', '--postgres', server.url, '--gate', 'http://127.0.0.1:7443');
     tenant('add', 'evil');
     file = await readGateFile(join(directory, 'gate.yml'));
+    for (const name of ['acme', 'evil'])
+      clients.set(name, clientSchema.parse(await readFleetFile(join(directory, 'clients', `${name}.yml`))));
     engine = await PostgresEngine.open({ url: server.url });
     gates.push(await start(), await start());
   });

@@ -85,7 +85,14 @@ export interface GateHttp {
   /** The port; 0 for any free one. */
   readonly port: number;
   /** Files with certificate and key; without them it may listen on the loopback only. */
-  readonly tls?: { readonly certFile: string; readonly keyFile: string } | undefined;
+  readonly tls?:
+    | {
+        /** The certificate, with those above it. */
+        readonly certFile: string;
+        /** Its key. */
+        readonly keyFile: string;
+      }
+    | undefined;
 }
 
 /** What a gate’s file says. */
