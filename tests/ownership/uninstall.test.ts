@@ -105,6 +105,17 @@ describe.skipIf(withoutEngines)('uninstall', () => {
     expect(existsSync(forks) ? readdirSync(forks) : []).toEqual([]);
   });
 
+  it('shows what a worker of a fleet keeps, which may run, and does not remove it', async () => {
+    const [, state = ''] = directories();
+    const worker = join(dirname(state), 'acode-worker');
+    mkdirSync(worker, { recursive: true });
+    writeFileSync(join(worker, 'key.json'), '{}');
+    const purged = await bench.call(['uninstall', '--purge', '--json']);
+    expect(JSON.parse(purged.stdout.toString())).toMatchObject({ services: [worker] });
+    expect(existsSync(join(worker, 'key.json'))).toBe(true);
+    rmSync(worker, { recursive: true });
+  });
+
   it('removes a link to the configuration, and not what it leads to', async () => {
     const [config = ''] = directories();
     const elsewhere = join(dirname(dirname(config)), 'dotfiles');

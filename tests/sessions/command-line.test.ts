@@ -72,6 +72,11 @@ describe.skipIf(withoutEngines).each(engines)('persistent sandboxes on $name', e
   it('are named before `--` as well, and a word there that is no sandbox is refused with the way on', async () => {
     const { status, stdout } = await bench.exec([id, '--', 'cat', '/tmp/note']);
     expect({ status, stdout: stdout.toString() }).toEqual({ status: 0, stdout: 'kept\n' });
+    // A quoted line after the name is one for its shell.
+    expect((await bench.exec([id, 'cat /tmp/note | tr a-z A-Z'])).stdout.toString()).toBe('KEPT\n');
+    const line = await bench.exec(['nothing', 'ls | cat']);
+    expect(line.stderr).toMatch(/ACODE-CTN-012[^]*`acode sandbox exec -- nothing 'ls \| cat'`/);
+    expect((await bench.exec(['nothing', 'ls'])).status).toBe(2);
     const none = await bench.exec(['nothing', '--', 'ls']);
     expect(none.status).toBe(125);
     expect(none.stderr).toMatch(/ACODE-CTN-012[^]*`acode sandbox exec -- nothing ls`/);
@@ -93,6 +98,7 @@ describe.skipIf(withoutEngines).each(engines)('persistent sandboxes on $name', e
     const named = await bench.call(['sandbox', 'create', '--name', 'web-server', '--memory', '64']);
     expect(named.status, named.stderr).toBe(0);
     expect((await bench.exec(['web-server', '--', 'echo', 'hi'])).stdout.toString()).toBe('hi\n');
+    expect((await bench.exec(['web-server', 'echo a; echo b'])).stdout.toString()).toBe('a\nb\n');
     const taken = await bench.call(['sandbox', 'create', '--name', 'web-server']);
     expect({ status: taken.status, stdout: taken.stdout.length }).toEqual({ status: 125, stdout: 0 });
     expect(taken.stderr).toMatch(

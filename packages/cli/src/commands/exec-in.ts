@@ -67,15 +67,24 @@ function withoutOptions(call: Call, argv: readonly string[], command: CommandUnk
   );
 }
 
+/** No single word of a program’s arguments would usually have these. */
+const LINE = /[\s|&;<>$]/;
+
+function isLineFor([first = '', line = '', ...more]: readonly string[]): boolean {
+  return more.length === 0 && line !== '' && (isOwnName(first) || (isReference(first) && LINE.test(line)));
+}
+
 interface Named {
   readonly sandbox: string | undefined;
   /** The arguments before `--` that are not the sandbox. */
   readonly rest: readonly string[];
 }
 
-// As with the other subcommands, the sandbox may stand first. Without `--` an argument is a line for the shell.
+// As with the other subcommands, the sandbox may stand first. Without `--` an argument is a line for the shell, and two are a sandbox
+// and a line where the second can be nothing else.
 function sandboxOf({ argv: after, called }: Call, argv: readonly string[], named: string | undefined): Named {
   const [first, ...more] = argv;
+  if (after === null && named === undefined && isLineFor(argv)) return { sandbox: first, rest: more };
   if (after === null || first === undefined || more.length > 0) return { sandbox: named, rest: argv };
   if (named !== undefined)
     throw new UsageError(
@@ -117,7 +126,7 @@ async function executeIn(
   return call.withHost(acode =>
     attend(call, { command, existing: { timeoutMs }, flags }, async given => {
       const connected = acode.connect(sandboxId, { signal: given.signal }).catch((error: unknown) => {
-        throw isFirst ? orCommand(error, sandboxId, call) : error;
+        throw isFirst ? orCommand(error, [sandboxId, ...(call.argv ?? argv)], call) : error;
       });
       const sandbox = await call.progress.during('Asking the engine…', connected);
       return sandbox.commands.spawn(command, { ...request, ...given });
@@ -126,8 +135,8 @@ async function executeIn(
 }
 
 // What was meant may have been the program of a command.
-function orCommand(error: unknown, word: string, { called, argv }: Call): unknown {
+function orCommand(error: unknown, words: readonly string[], { called }: Call): unknown {
   if (!(error instanceof AcodeError && error.is('ACODE-CTN-012'))) return error;
-  const remedy = `\`acode sandbox list\` shows the sandboxes that exist. For a program in a fresh one: \`${called} -- ${[word, ...(argv ?? [])].map(quoted).join(' ')}\`.`;
+  const remedy = `\`acode sandbox list\` shows the sandboxes that exist. For a program in a fresh one: \`${called} -- ${words.map(quoted).join(' ')}\`.`;
   return new AcodeError('ACODE-CTN-012', { ...error.context, remedy }, { cause: error });
 }

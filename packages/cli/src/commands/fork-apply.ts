@@ -165,6 +165,7 @@ function askAbout(
     `Fork ${diff.forkId}: ${added} added, ${changed} changed, ${deleted} deleted${part}.`,
     ...listed(gone.map(({ path }) => `D ${oneLine(path)}`)),
     ...riskyLines(checked.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD, call.errorLook),
+    ...gitLines(checked.gitChanges),
   ];
   return consentFor(call, {
     shown: () => `${lines.join('\n')}\n`,
@@ -296,7 +297,7 @@ function renderApplied({ report, workspace = 'the workspace', diff }: Outcome, l
   const lines = [
     first,
     ...(merged.length === 0 ? [] : ['Merged with what changed here:', ...listed(merged.map(oneLine))]),
-    ...gitLines(report),
+    ...gitLines(report.gitChanges),
     ...keptLines(report),
     ...obstacleLines(report),
     ...(outcome === 'checked' ? riskyLines(report.riskyChanges, '`acode fork diff` lists all.', RISKY_HEAD, look) : []),
@@ -317,10 +318,11 @@ function typed(what: 'diff' | 'apply', { fork, sandbox }: NamedFork): string {
   return `acode fork ${what}${fork === undefined ? '' : ` ${quoted(fork)}`}`;
 }
 
-function gitLines({ gitChanges }: ForkApplied): string[] {
+/** What git’s own changes are for: said before and after. */
+export function gitLines(gitChanges: number): string[] {
   if (gitChanges === 0) return [];
   return [
-    `${plural(gitChanges, 'change in .git stays', 'changes in .git stay')} in the fork. Commits come home with \`--branch <name>\`.`,
+    `${plural(gitChanges, 'change in .git stays', 'changes in .git stay')} in the fork. Commits come home with \`acode fork apply --branch <name>\`.`,
   ];
 }
 

@@ -11,7 +11,7 @@ import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine, shortPath } from '../terminal/text.ts';
 import { fitted } from '../terminal/wrap.ts';
-import { acceptedRisk, forkMeant, risksIn, withRisks } from './fork-apply.ts';
+import { acceptedRisk, forkMeant, gitLines, risksIn, withRisks } from './fork-apply.ts';
 import type { NamedFork } from './fork-apply.ts';
 
 /** Shows it, and returns the exit status. */
@@ -127,7 +127,7 @@ function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffFor
     const rule = riskOf(change.path);
     const mark = rule === null ? '' : `  ${yellow(`(risky: ${rule})`)}`;
     const about = stat ? statOf(change) : kindOf(change);
-    return `${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${about}${mark}\n`;
+    return fitted(`${colour[change.change](LETTERS[change.change])} ${oneLine(change.path)}${about}${mark}\n`, look);
   });
   const all = counts.added + counts.changed + counts.deleted;
   const more = all > changes.length ? `and ${all - changes.length} more\n` : '';
@@ -136,10 +136,13 @@ function renderDiff(diff: WorkspaceDiff, look: Look, { stat, nameOnly }: DiffFor
     masked.length === 0
       ? ''
       : `masked: commands wrote ${masked.map(oneLine).join(', ')}; those changes never leave the fork.\n`;
+  const own = gitLines(changes.filter(({ path }) => GIT.test(path)).length);
+  const git = own.map(line => `${line}\n`).join('');
   const risky = riskyChanges.length === 0 ? '' : `${yellow('risky:')} ${RISKY}\n`;
-  return `${lines.join('')}${more}${fitted(sum, look)}${fitted(hidden, look)}${fitted(risky, look)}`;
+  return `${lines.join('')}${more}${fitted(sum, look)}${fitted(hidden, look)}${fitted(git, look)}${fitted(risky, look)}`;
 }
 
+const GIT = /(?:^|\/)\.git(?:\/|$)/;
 const RISKY =
   'programs on this machine might execute or follow the marked changes; they leave the fork only if you accept them.';
 

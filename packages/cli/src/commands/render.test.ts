@@ -195,7 +195,7 @@ describe('uninstall', () => {
   const engine = { ...none, belongings: none, forks: [], dryRun: true };
   const directories = [{ what: 'config', path: '/home/u/.config/acode', files: 1, bytes: 2048 }] as const;
   const images = { ...none, removedBytes: 0, dryRun: true };
-  const nothing = { left: [], spared: [], elsewhere: [], copies: [] };
+  const nothing = { left: [], spared: [], elsewhere: [], copies: [], services: [] };
   const report: UninstallReport = {
     ...{ engine, engineProblem: null, sessions: 0, directories, images, ...nothing },
     purged: false,
@@ -243,6 +243,14 @@ describe('uninstall', () => {
     expect(left).toContain('Removed, except for what acode did not put there:\n  /home/u/.config/acode/notes⏎.txt\n');
     const elsewhere = [{ kind: 'container', name: 'acode-1-run-001' }] as const;
     expect(renderUninstall({ ...report, elsewhere }, true, look)).toMatch(/acode-1-run-001[^]*--purge --force/);
+  });
+
+  it('names what a worker or an E2B server has, and how to remove it', () => {
+    const services = ['/home/u/.local/state/acode-worker'];
+    const text = renderUninstall({ ...report, services, purged: true }, true, look);
+    expect(text).toMatch(
+      /was kept: \/home\/u\/.local\/state\/acode-worker\n.*`rm -rf \/home\/u\/.local\/state\/acode-worker`/,
+    );
   });
 
   it('names images that acode pulled or built, and copies that builds left', () => {

@@ -113,13 +113,17 @@ function elsewhereRows({ elsewhere }: UninstallReport): string[][] {
   return elsewhere.map(({ kind, name }) => [called(kind), name, 'of another host, or from before a restart']);
 }
 
-function diskRows({ directories, copies }: UninstallReport): string[][] {
+function diskRows({ directories, copies, services }: UninstallReport): string[][] {
   const own = directories.map(({ what, path, files, bytes }) => [
     'directory',
     path,
     `${ABOUT[what]}: ${plural(files, 'file')}, ${formatBytes(bytes)}`,
   ]);
-  return [...own, ...copies.map(path => ['directory', path, 'a copy of a project, left by a build'])];
+  return [
+    ...own,
+    ...copies.map(path => ['directory', path, 'a copy of a project, left by a build']),
+    ...services.map(path => ['directory', path, 'a worker or an E2B server of a fleet']),
+  ];
 }
 
 function closing(report: UninstallReport, purge: boolean, look: Look): string {
@@ -127,7 +131,7 @@ function closing(report: UninstallReport, purge: boolean, look: Look): string {
   const { bold, cyan, dim } = look.colours;
   const hint = (text: string): string => `${dim('╰▶')} ${cyan('hint:')} ${text}\n`;
   if (purged)
-    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself; add the --prefix that you installed it with.')}`;
+    return `${bold('Removed.')}\n${sparedText(report.spared, hint)}${servicesText(report, hint)}${hint('If you installed acode with npm, `npm uninstall -g acode` removes the command itself; add the --prefix that you installed it with.')}`;
   if (purge) return notPurged(report, bold, hint);
   if (isTraceless(report)) return 'There is no trace of acode here.\n';
   const live = sessions > 0 ? ` ${sessions} of your sessions still running: add --force.` : '';
@@ -151,9 +155,16 @@ function sparedText(spared: readonly SparedTrace[], hint: Say): string {
   return `${kept}${hint(`\`acode uninstall --purge ${options}\` removes that too.`)}`;
 }
 
-function isTraceless({ engine, images, elsewhere, directories, copies }: UninstallReport): boolean {
+// A worker that runs would lose its tasks.
+function servicesText({ services }: UninstallReport, hint: Say): string {
+  if (services.length === 0) return '';
+  const paths = services.map(oneLine).join(' ');
+  return `The worker or E2B server of a fleet was kept: ${paths}\n${hint(`When it runs no more: \`rm -rf ${paths}\`.`)}`;
+}
+
+function isTraceless({ engine, images, elsewhere, directories, copies, services }: UninstallReport): boolean {
   const onEngine = [engine?.removed, engine?.belongings.removed, images?.removed, elsewhere];
-  return [...onEngine, directories, copies].every(found => (found?.length ?? 0) === 0);
+  return [...onEngine, directories, copies, services].every(found => (found?.length ?? 0) === 0);
 }
 
 type Say = (text: string) => string;

@@ -307,6 +307,8 @@ export interface UninstallReport {
   readonly images: ImagePruneReport | null;
   /** Copies of projects that builds left behind because they were killed. */
   readonly copies: readonly string[];
+  /** Directories of a fleet’s worker and of the E2B server, which may run: never removed here. */
+  readonly services: readonly string[];
   /** Whether all of it was removed, except what is `spared`. */
   readonly purged: boolean;
 }

@@ -1,7 +1,7 @@
 // Uninstall: reports every trace of acode on engine and disk, and removes it on request.
 
 import { lstat, readdir, rm, rmdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fallbackRuntime } from '../lifecycle/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type {
@@ -34,6 +34,8 @@ const OWN_ENTRIES: Readonly<Record<OwnDirectory['what'], RegExp>> = {
 };
 
 const AUDIT = 'audit';
+// Beside the state directory: of programs that may run, with sessions and forks of tenants.
+const SERVICES = ['acode-worker', 'acode-e2b'];
 const FORKS = 'f';
 // What an interrupted apply of a fork, and a swarm whose tasks have forks, need to go on.
 const APPLIES = 'applies';
@@ -56,7 +58,8 @@ export async function uninstallFromEngine(
   const copies = await forgottenStages(host.identity);
   const directories = await ownDirectories(host);
   const spared = await sparedTraces(host, directories, options);
-  const about = { sessions, directories, left: [], spared, copies };
+  const services = await existing(SERVICES.map(name => join(dirname(host.directories.state), name)));
+  const about = { sessions, directories, left: [], spared, copies, services };
   try {
     await removeForks(host, { purge, spared }, signal);
     const cleared = await clearEngine(host, { purge, force }, operation, signal);
@@ -129,8 +132,8 @@ async function sparedTraces(
         : [FORKS, APPLIES, SWARMS].map(name => ({ what: 'forks' as const, path: join(path, name) }))),
     ];
   });
-  const found = await Promise.all(places.map(({ path }) => lstat(path).catch(() => null)));
-  return places.filter((_, index) => found[index] !== null);
+  const found = new Set(await existing(places.map(({ path }) => path)));
+  return places.filter(({ path }) => found.has(path));
 }
 
 /**
@@ -193,6 +196,11 @@ async function ownDirectories({ directories }: Host): Promise<OwnDirectory[]> {
     return size ? [{ what, path: directories[what], ...size }] : [];
   });
   return (await Promise.all(all)).flat();
+}
+
+async function existing(paths: readonly string[]): Promise<string[]> {
+  const found = await Promise.all(paths.map(path => lstat(path).catch(() => null)));
+  return paths.filter((_, at) => found[at] !== null);
 }
 
 async function sizeOf(path: string): Promise<{ files: number; bytes: number } | null> {
