@@ -71,6 +71,10 @@ class FakeSandbox implements WaitingSandbox {
 
   async verify(): Promise<void> {}
 
+  openForwarder = async (): Promise<never> => {
+    throw new Error(`the forwarder of ${this.id}`);
+  };
+
   async execute(): Promise<never> {
     this.executed += 1;
     throw new Error('a fake runs nothing');
@@ -152,6 +156,14 @@ describe('a pool', () => {
     await clock.pass(100);
     expect(made).toHaveLength(3);
     expect(pool.waiting).toBe(2);
+  });
+
+  it('gives out one that can still start the forwarder of its allow-list', async () => {
+    const { pool, clock, wanted } = bench();
+    pool.expect(template());
+    await clock.pass(10);
+    const taken = await pool.take(template(), wanted);
+    await expect(taken?.sandbox.openForwarder?.(wanted.signal)).rejects.toThrow('the forwarder of s0');
   });
 
   it('gives no two callers the same, however many ask at once', async () => {

@@ -1,5 +1,6 @@
 // Waiting sandboxes kept ready, over any backend: made ahead, given out once, and gone when nobody asks for them.
 
+import type { Duplex } from 'node:stream';
 import { AcodeError } from '../../contract/errors.ts';
 import { usesEngine } from '../../contract/levels.ts';
 import type { Clock } from '../../contract/ports.ts';
@@ -345,6 +346,7 @@ export class Pool {
 
 /** One that was given out. What it waits for of its engine is given up through `stop` when its command is cancelled. */
 class LeasedSandbox implements WaitingSandbox {
+  readonly openForwarder?: (signal: AbortSignal) => Promise<Duplex>;
   readonly #sandbox: WaitingSandbox;
   readonly #stop: AbortController;
   #unhear: () => void = () => undefined;
@@ -352,6 +354,8 @@ class LeasedSandbox implements WaitingSandbox {
   constructor(sandbox: WaitingSandbox, stop: AbortController) {
     this.#sandbox = sandbox;
     this.#stop = stop;
+    // Whoever looks for it takes its absence for a sandbox that needs none.
+    if (sandbox.openForwarder) this.openForwarder = sandbox.openForwarder.bind(sandbox);
   }
 
   get id(): string {
