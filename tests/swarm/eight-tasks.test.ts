@@ -37,22 +37,23 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
   beforeAll(async () => {
     host = await TestHost.open(mainEngine, { maxConcurrent: 8 });
     makeRepository(host.workspace);
+    // What begins together takes about as long: a slot that has nothing to do is no fault of the swarm.
     writeTasks(host.workspace, {
       'a-same': edit(7, '70'),
       'b-same': edit(7, '71'),
       'c-plain': {
         title: 'Plain',
-        command: 'echo "$ACODE_STORY_ID" >> src/a.txt && echo "secret of another task" > secret.txt && sleep 6',
+        command: 'echo "$ACODE_STORY_ID" >> src/a.txt && echo "secret of another task" > secret.txt && sleep 3',
         stories: [
           { title: 'one', acceptance: ['grep -q US-001 src/a.txt'] },
           { title: 'two', acceptance: ['grep -q US-002 src/a.txt', 'git diff --quiet HEAD -- src/lib.c'] },
         ],
       },
       'd-hangs': { title: 'Hangs', command: 'sleep 1000', stories: [{ title: 'x' }], policy: { timeout: '8s' } },
-      'e-escape': `${ESCAPE}sleep 2`,
+      'e-escape': `${ESCAPE}sleep 5`,
       'f-fails': {
         title: 'Fails',
-        command: 'echo no > no.txt',
+        command: 'echo no > no.txt; sleep 5',
         stories: [{ title: 'x', acceptance: ['test -e yes.txt'] }],
       },
       'g-flood': {
@@ -60,7 +61,7 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
         command: 'yes flood | head -c 60000000; yes err | head -c 20000000 >&2; echo done > flood.txt',
         stories: [{ title: 'x' }],
       },
-      'h-new': 'echo new > new.txt && cat vendor/part/part.txt >> new.txt',
+      'h-new': 'echo new > new.txt && cat vendor/part/part.txt >> new.txt && sleep 5',
     });
     swarm = await swarmOn(host);
     await swarm.run();
