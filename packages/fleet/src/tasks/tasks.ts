@@ -63,11 +63,11 @@ export class FleetTasks {
   async claim(delivery: Delivery, claimer: Claimer, signal?: AbortSignal): Promise<Claiming> {
     const claim = randomUUID();
     // Most tasks are handed out once and have no state: that is not asked first. Where it is wrong, the write fails.
-    let known = delivery.deliveries === 1 ? NO_STATE : null;
+    const isFirst = delivery.deliveries === 1;
     for (let round = 0; round < MAX_CONFLICTS; round += 1) {
-      const claiming = await this.#tryClaim(delivery, { ...claimer, claim }, known, signal);
+      const found = isFirst && round === 0 ? NO_STATE : await this.#found(delivery.task, signal);
+      const claiming = await this.#tryClaim(delivery, { ...claimer, claim }, found, signal);
       if (claiming !== null) return claiming;
-      known = null;
     }
     return { is: 'busy' };
   }
@@ -76,12 +76,11 @@ export class FleetTasks {
   async #tryClaim(
     delivery: Delivery,
     claimer: Claimer & { readonly claim: string },
-    known: Found | null,
+    { state, revision }: Found,
     signal?: AbortSignal,
   ): Promise<Claiming | null> {
     const { tenant, id } = delivery.task;
     const { worker, maxAttempts, claim } = claimer;
-    const { state, revision } = known ?? (await this.#found({ tenant, id }, signal));
     // A write whose answer was lost has taken effect.
     if (state?.claim === claim) return { is: 'claimed', claim: { tenant, id, attempt: state.attempt, claim } };
     const holderLives = state?.state === 'claimed' && (await this.#isHeld(state, claimer, signal));
