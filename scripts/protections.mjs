@@ -2161,6 +2161,11 @@ export const PROTECTIONS = [
     [['fleet/refused.test.ts', 'refuses one on another machine that does not encrypt']],
   ),
   one(
+    'fleet: a server of NATS leads a connection to others without encryption',
+    [`${FLEET}/engine/nats/engine.ts`, 'ignoreClusterUpdates: !isEncrypted &&', 'ignoreClusterUpdates: isEncrypted &&'],
+    [['fleet/refused.test.ts', 'goes on with no server that another one names']],
+  ),
+  one(
     'fleet: a database elsewhere is reached without encryption',
     [
       `${FLEET}/engine/postgres/engine.ts`,

@@ -17,12 +17,12 @@ export interface Bin {
 export function chart(bins: readonly Bin[], untilMs: number): string {
   const panels = [
     panel(
-      'tasks that run',
+      'running tasks',
       bins.map(({ running }) => running),
       0,
     ),
     panel(
-      'tasks that wait',
+      'queued tasks',
       bins.map(({ waiting }) => Math.max(0, waiting)),
       1,
     ),

@@ -4,6 +4,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NatsEngine, PostgresEngine } from '@acode/fleet';
 import { DiscardPolicy, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
+import { connected } from '../../packages/fleet/src/engine/nats/engine.ts';
+import { until } from '../support/waiting.ts';
 import { NatsServers, PostgresServer, withoutServers } from './servers.ts';
 
 const SIZES = { logBytes: 16 * 1024 ** 2, blobBytes: 64 * 1024 ** 2 };
@@ -58,6 +60,23 @@ describe.skipIf(withoutServers)('servers of NATS', () => {
     // The controls: this machine’s own, and one whose network its operator vouches for.
     await (await open(careful)).close();
     await (await open(careful, { servers, unencrypted: true })).close();
+  });
+
+  it('goes on with no server that another one names, where that would not be encrypted', async () => {
+    await using servers = await NatsServers.start(3, { advertise: true });
+    const [url = ''] = servers.urls;
+    const own = await connected({ servers: [url] });
+    // The control: whose operator vouches for the network goes on with the next one.
+    const accepted = await connected({ servers: [url], unencrypted: true });
+    const before = own.getServer();
+    await until(
+      async () => (accepted.info?.connect_urls?.length ?? 0) > 1 && (own.info?.connect_urls?.length ?? 0) > 1,
+    );
+    await servers.processes[0]?.end();
+    await until(async () => accepted.getServer() !== before && (await accepted.rtt().catch(() => 0)) > 0);
+    await expect(own.request('nothing', '', { timeout: 500 })).rejects.toThrow();
+    expect(own.getServer()).toBe(before);
+    await Promise.all([own.close(), accepted.close()]);
   });
 
   it('says what is wrong with an address', async () => {

@@ -83,6 +83,8 @@ interface NatsServersOptions {
   readonly sync?: string;
   readonly jetstream?: boolean;
   readonly accounts?: string;
+  /** Whether the servers of a cluster name each other to clients, by an address that is no loopback. */
+  readonly advertise?: boolean;
   readonly inside?: (at: number, directory: string) => readonly string[];
 }
 
@@ -103,7 +105,7 @@ export class NatsServers implements AsyncDisposable {
    */
   static async start(
     count: 1 | 3 | 4 = 1,
-    { sync = 'always', jetstream = true, accounts = '', inside = () => [] }: NatsServersOptions = {},
+    { sync = 'always', jetstream = true, accounts = '', advertise = false, inside = () => [] }: NatsServersOptions = {},
   ): Promise<NatsServers> {
     const servers = new NatsServers();
     const ports = await Promise.all(
@@ -125,10 +127,11 @@ export class NatsServers implements AsyncDisposable {
             ? `jetstream { store_dir: "${join(directory, 'store')}", sync_interval: ${sync}, max_file_store: 20G }`
             : '',
           accounts === '' ? '' : 'include ./accounts.conf',
+          advertise ? `client_advertise: "0.0.0.0:${client}"` : '',
           // No client learns another address than those that it was given: it may stand behind a proxy that a test cuts off.
           count === 1
             ? ''
-            : `cluster { name: acode, listen: 127.0.0.1:${cluster}, routes: [${routes}], no_advertise: true }`,
+            : `cluster { name: acode, listen: 127.0.0.1:${cluster}, routes: [${routes}], no_advertise: ${!advertise} }`,
         ].join('\n'),
       );
       servers.urls.push(`nats://127.0.0.1:${client}`);

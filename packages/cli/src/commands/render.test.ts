@@ -253,6 +253,11 @@ describe('uninstall', () => {
     );
   });
 
+  it('quotes a path that is to be pasted', () => {
+    const spaced = renderUninstall({ ...report, services: ['/home/a b/acode-worker'], purged: true }, true, look);
+    expect(spaced).toContain("`rm -rf '/home/a b/acode-worker'`");
+  });
+
   it('names images that acode pulled or built, and copies that builds left', () => {
     const image = { reference: 'acode-sandbox-x:project', id: 'sha256:1', sizeBytes: 2048, lastUsedAt: '' };
     const kept = [{ ...image, reference: 'docker.io/library/y:1', reason: 'a container uses it' }];

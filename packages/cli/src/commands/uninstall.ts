@@ -2,6 +2,7 @@
 
 import { formatBytes } from '@acode/sandbox';
 import type { OwnDirectory, SparedTrace, UninstallOptions, UninstallReport } from '@acode/sandbox';
+import { quoted } from '../arguments/command-arguments.ts';
 import type { Call } from '../call.ts';
 import { UsageError } from '../failure/usage.ts';
 import { ask, canAsk } from '../terminal/ask.ts';
@@ -159,7 +160,8 @@ function sparedText(spared: readonly SparedTrace[], hint: Say): string {
 function servicesText({ services }: UninstallReport, hint: Say): string {
   if (services.length === 0) return '';
   const paths = services.map(oneLine).join(' ');
-  return `The worker or E2B server of a fleet was kept: ${paths}\n${hint(`When it runs no more: \`rm -rf ${paths}\`.`)}`;
+  const words = services.map(quoted).join(' ');
+  return `The worker or E2B server of a fleet was kept: ${paths}\n${hint(`When it is stopped: \`rm -rf ${words}\`.`)}`;
 }
 
 function isTraceless({ engine, images, elsewhere, directories, copies, services }: UninstallReport): boolean {

@@ -382,6 +382,8 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
     maxPingOut: 2,
     noAsyncTraces: true,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
+    // A server of this machine may name others of its cluster, to which this connection would go on without encryption.
+    ignoreClusterUpdates: !isEncrypted && options.unencrypted !== true,
     // With it the client refuses a server that offers none.
     ...(isEncrypted ? { tls: caFile === undefined ? {} : { caFile } } : {}),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),

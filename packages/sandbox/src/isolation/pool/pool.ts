@@ -354,7 +354,7 @@ class LeasedSandbox implements WaitingSandbox {
   constructor(sandbox: WaitingSandbox, stop: AbortController) {
     this.#sandbox = sandbox;
     this.#stop = stop;
-    // Whoever looks for it takes its absence for a sandbox that needs none.
+    // A caller takes its absence for a sandbox that needs none.
     if (sandbox.openForwarder) this.openForwarder = sandbox.openForwarder.bind(sandbox);
   }
 
