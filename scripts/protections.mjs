@@ -2162,7 +2162,11 @@ export const PROTECTIONS = [
   ),
   one(
     'fleet: a server of NATS leads a connection to others without encryption',
-    [`${FLEET}/engine/nats/engine.ts`, 'ignoreClusterUpdates: !isEncrypted &&', 'ignoreClusterUpdates: isEncrypted &&'],
+    [
+      `${FLEET}/engine/nats/engine.ts`,
+      'ignoreClusterUpdates: unencrypted !== true',
+      'ignoreClusterUpdates: unencrypted === false',
+    ],
     [['fleet/refused.test.ts', 'goes on with no server that another one names']],
   ),
   one(

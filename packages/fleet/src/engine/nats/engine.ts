@@ -366,7 +366,7 @@ function replicasOf({ replicas }: NatsEngineOptions, { info }: NatsConnection): 
 
 /** Connects to one of the servers, and again whenever that is lost. */
 export async function connected(options: NatsAccess & { readonly inboxPrefix?: string }): Promise<NatsConnection> {
-  const { servers, credentials, seed, caFile, inboxPrefix } = options;
+  const { servers, credentials, seed, inboxPrefix } = options;
   const isEncrypted = mustEncrypt(options);
   const parts: ConnectionOptions = {
     servers: [...servers],
@@ -382,10 +382,7 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
     maxPingOut: 2,
     noAsyncTraces: true,
     ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
-    // A server of this machine may name others of its cluster, to which this connection would go on without encryption.
-    ignoreClusterUpdates: !isEncrypted && options.unencrypted !== true,
-    // With it the client refuses a server that offers none.
-    ...(isEncrypted ? { tls: caFile === undefined ? {} : { caFile } } : {}),
+    ...encryptionOf(options, isEncrypted),
     ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
     ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
   };
@@ -397,6 +394,13 @@ export async function connected(options: NatsAccess & { readonly inboxPrefix?: s
       throw FLEET_ERRORS.create('ACODE-FLT-023', { engine }, { cause });
     throw FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(cause) }, { cause });
   }
+}
+
+function encryptionOf({ caFile, unencrypted }: NatsAccess, isEncrypted: boolean): Partial<ConnectionOptions> {
+  // With it the client refuses a server that offers none.
+  if (isEncrypted) return { tls: caFile === undefined ? {} : { caFile } };
+  // A server of this machine may name others of its cluster, to which this connection would go on without encryption.
+  return { ignoreClusterUpdates: unencrypted !== true };
 }
 
 function mustEncrypt({ servers, caFile, unencrypted }: NatsAccess): boolean {
