@@ -236,11 +236,13 @@ const FLEET_ROOMS = {
   tasks: ['errors.ts', 'engine'],
   // From an address in a file to the engine.
   connect: ['errors.ts', 'engine', 'engine/http', 'engine/nats', 'engine/postgres'],
-  worker: ['errors.ts', 'engine', 'connect', 'tasks'],
+  // Calls to persistent sandboxes, no matter who makes or answers them.
+  exec: ['errors.ts', 'engine', 'tasks'],
+  worker: ['errors.ts', 'engine', 'connect', 'tasks', 'exec'],
   // Checks a task as a worker does, before it is queued.
   gate: ['errors.ts', 'engine', 'engine/http', 'engine/nats', 'connect', 'tasks', 'worker'],
   // Speaks the protocol of a gate.
-  client: ['errors.ts', 'engine', 'connect', 'tasks', 'gate'],
+  client: ['errors.ts', 'engine', 'connect', 'tasks', 'exec', 'gate'],
   // The HTTP server that programs of E2B talk to. It needs no engine of the fleet.
   e2b: ['errors.ts', 'engine'],
   // What `acode fleet …` starts; the library does not have it.

@@ -29,7 +29,7 @@ const MATCHING = [
  */
 const ALLOWED = [
   [
-    'packages/fleet/src/engine/nats/engine.ts',
+    'packages/fleet/src/engine/nats/connection.ts',
     "cause.message.includes('support')",
     'the client of NATS, which has no code',
   ],

@@ -88,6 +88,7 @@ const ROOMS = {
     'Files of a workspace that are present and empty inside: rules, search, memory.',
   'packages/fleet/src/engine': 'Fleet engine: queue, states, leases, logs and blobs, in memory or on a server.',
   'packages/fleet/src/tasks': 'Tasks: what is asked for, signatures, states, the steps between them.',
+  'packages/fleet/src/exec': 'Calls to persistent sandboxes: what is signed, and what answers.',
   'packages/fleet/src/worker': '`acode worker`: takes tasks, and runs each in a sandbox of its tenant.',
   'packages/fleet/src/gate': '`acode gate`: the way of tenants to the fleet, and the order of their tasks.',
   'packages/fleet/src/e2b': 'HTTP server for programs written for E2B: keys, sandboxes, commands, files.',

@@ -2117,7 +2117,7 @@ export const PROTECTIONS = [
       'fleet: a tenant’s user may publish and subscribe to everything',
       [
         `${FLEET}/engine/nats/accounts.ts`,
-        'users: [ { nkey: ${user}, permissions: { publish: { allow: [${subject}] }, subscribe: { allow: [${quoted(`${inboxPrefixOf(tenant)}.>`)}] } } } ]',
+        "users: [ { nkey: ${user}, permissions: { publish: { allow: [${subjects.join(', ')}] }, subscribe: { allow: [${quoted(`${inboxPrefixOf(tenant)}.>`)}] } } } ]",
         'users: [ { nkey: ${user} } ]',
       ],
       [['fleet/tenancy.test.ts', 'cannot publish, claim, cancel, read, drain']],
@@ -2136,6 +2136,49 @@ export const PROTECTIONS = [
     ),
     command: true,
   },
+  {
+    ...one(
+      'fleet: a gate may answer in the place of a sandbox',
+      [
+        `${FLEET}/engine/nats/accounts.ts`,
+        'permissions: { publish: { deny: [${denied}] }, subscribe: { deny: [${quoted(`${exec}.>`)}] } }',
+        'permissions: { publish: { deny: [${denied}] } }',
+      ],
+      [['fleet/sandbox.test.ts', 'takes no call that its tenant has not signed']],
+    ),
+    command: true,
+  },
+  one(
+    'fleet: a sandbox takes calls no matter who signed them',
+    [`${FLEET}/exec/protocol.ts`, "verified('exec', frame.envelope, keys)", 'unverified(frame.envelope)'],
+    [
+      [`${FLEET}/exec/protocol.test.ts`, 'is admitted if a key of its tenant'],
+      [`${FLEET}/client/sandbox.test.ts`, 'takes only calls that a key of its tenant has signed'],
+    ],
+  ),
+  one(
+    'fleet: a signed call counts for another sandbox or tenant',
+    [
+      `${FLEET}/exec/protocol.ts`,
+      "  if (body.tenant !== tenant || body.sandbox !== id) refuse('it was signed for another sandbox');\n",
+      '',
+    ],
+    [[`${FLEET}/exec/protocol.test.ts`, 'is admitted if a key of its tenant']],
+  ),
+  one(
+    'fleet: a signed call can be sent again for ever',
+    [`${FLEET}/exec/protocol.ts`, '> MAX_AGE_MS)', '> Infinity)'],
+    [[`${FLEET}/exec/protocol.test.ts`, 'is admitted if a key of its tenant']],
+  ),
+  one(
+    'fleet: the answer of one call is taken for that of another',
+    [
+      `${FLEET}/exec/protocol.ts`,
+      "  if (body.request !== hashOf(message)) refuse('it was signed for another call');\n",
+      '',
+    ],
+    [[`${FLEET}/exec/protocol.test.ts`, 'is taken if a worker that is known']],
+  ),
   one(
     'fleet: a gate queues what no key of the tenant has signed',
     [
@@ -2157,13 +2200,13 @@ export const PROTECTIONS = [
   ),
   one(
     'fleet: servers of NATS elsewhere are reached without encryption',
-    [`${FLEET}/engine/nats/engine.ts`, 'return unencrypted !== true &&', 'return unencrypted === false &&'],
+    [`${FLEET}/engine/nats/connection.ts`, 'return unencrypted !== true &&', 'return unencrypted === false &&'],
     [['fleet/refused.test.ts', 'refuses one on another machine that does not encrypt']],
   ),
   one(
     'fleet: a server of NATS leads a connection to others without encryption',
     [
-      `${FLEET}/engine/nats/engine.ts`,
+      `${FLEET}/engine/nats/connection.ts`,
       'ignoreClusterUpdates: unencrypted !== true',
       'ignoreClusterUpdates: unencrypted === false',
     ],

@@ -46,7 +46,8 @@ const logger = { debug: () => undefined, info: () => undefined, warn: told('warn
 /** @type {Worker[]} */
 const started = [];
 for (const { file, root, runtime, isFake } of workers) {
-  const runner = isFake ? { runner: () => ({ run: nothing, alive: () => undefined, end: async () => undefined }) } : {};
+  const fake = { run: nothing, keep: async () => ({}), alive: () => undefined, end: async () => undefined };
+  const runner = isFake ? { runner: () => fake } : {};
   started.push(
     await Worker.start({ file: workerFileFrom(file, name), engine: await open(), root, runtime, logger, ...runner }),
   );

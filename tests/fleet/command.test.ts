@@ -93,6 +93,43 @@ describe.skipIf(withoutEngines || withoutServers)('acode fleet', () => {
     expect(await fleet('status', 'unknown')).toMatchObject({ status: 1 });
   });
 
+  it('creates a persistent sandbox, runs commands in it as if they ran here, lists it and kills it', async () => {
+    const created = await fleet('create', '--id', 'box', '--for', '10m', '--env', 'X=x');
+    expect(created).toMatchObject({ status: 0 });
+    expect(created.stdout.toString()).toBe('box\n');
+    expect(created.stderr).toContain('unused for 10 min');
+    const input = Buffer.alloc(200_000, 'line\n');
+    const ran = await bench.call(
+      ['fleet', 'exec', '--stdin', 'box', 'cat in.txt; wc -l; echo $X >left.txt; echo err >&2; exit 3'],
+      { stdin: input },
+    );
+    expect(ran).toMatchObject({ status: 3, stderr: 'err\n' });
+    expect(ran.stdout.toString()).toMatch(/^of the workspace\n\s*40000\n$/);
+    expect((await fleet('exec', 'box', '--', 'cat', 'left.txt')).stdout.toString()).toBe('x\n');
+    expect(JSON.parse((await fleet('exec', '--json', 'box', '--', 'true')).stdout.toString())).toMatchObject({
+      schema: 'acode.fleet-exec/1',
+      sandbox: 'box',
+      result: { exitCode: 0 },
+    });
+    expect((await fleet('exec', '--timeout', '1', 'box', '--', 'sleep', '60')).status).toBe(124);
+    // A signal ends the command, and not the sandbox.
+    const running = bench.start(['fleet', 'exec', 'box', 'echo begun; sleep 600']);
+    await once(running.child.stdout ?? running.child, 'data');
+    running.child.kill('SIGINT');
+    expect(await running.ended).toMatchObject({ status: 130 });
+    expect(await json('list')).toMatchObject({ items: [{ id: 'box', image: images.busybox }] });
+    const narrow = await bench.call(['fleet', 'list'], { env: { COLUMNS: '40' } });
+    expect(narrow.stdout.toString()).toMatch(/^SANDBOX.*\nbox /);
+    const unknown = await fleet('exec', 'bix', 'true');
+    expect(unknown).toMatchObject({ status: 1 });
+    expect(unknown.stderr).toContain('acode fleet list');
+    expect(await fleet('exec', 'box')).toMatchObject({ status: 2 });
+    expect((await fleet('creat')).stderr).toContain('create');
+    expect(await fleet('kill', 'box', 'bix')).toMatchObject({ status: 1 });
+    expect((await fleet('kill', 'box')).stdout.toString()).toBe('box\n');
+    expect(await json('list')).toMatchObject({ items: [] });
+  });
+
   it('cancels a task by its id, and one whose command line gets a signal', async () => {
     await fleet('submit', '--id', 'cancelled', 'sleep 600');
     await fleet('cancel', 'cancelled');

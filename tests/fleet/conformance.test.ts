@@ -4,6 +4,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { Delivery, FleetEngine, LogBatch, QueuedTask } from '@acode/fleet';
 import { until } from '../support/waiting.ts';
+import { MAX_MESSAGE_BYTES } from '../../packages/fleet/src/engine/engine.ts';
 import { ENGINES } from './engines.ts';
 import type { EnginePlace, EngineSettings } from './engines.ts';
 import { withoutServers } from './servers.ts';
@@ -193,6 +194,48 @@ describe.skipIf(withoutServers).each(KINDS)('the fleet engine %s', kind => {
     expect(await one.isLeased('w2')).toBe(false);
   });
 
+  it('keeps the lease of a sandbox apart from those of workers and of other tenants', async () => {
+    const [one, other] = [await fresh(), await open()];
+    await one.renew({ tenant: 'acme', id: 'box', body: 'short' }, 1000);
+    await one.renew({ tenant: 'acme', id: 'box-2', body: 'long' }, 60_000);
+    await one.renew({ tenant: 'acme-2', id: 'box', body: 'of another' }, 60_000);
+    await one.renew({ worker: 'box', body: 'worker' }, 60_000);
+    const found = (await other.sandboxes('acme')).sort((a, b) => a.id.localeCompare(b.id));
+    expect(found).toEqual([
+      { tenant: 'acme', id: 'box', body: 'short' },
+      { tenant: 'acme', id: 'box-2', body: 'long' },
+    ]);
+    expect(await other.leases()).toEqual([{ worker: 'box', body: 'worker' }]);
+    await until(async () => (await other.sandboxes('acme')).length === 1);
+    await other.endLease({ tenant: 'acme', id: 'box-2' });
+    expect(await one.sandboxes('acme')).toEqual([]);
+    // The controls: what has the same name elsewhere is still there.
+    expect(await one.sandboxes('acme-2')).toHaveLength(1);
+    expect(await one.isLeased('box')).toBe(true);
+  });
+
+  it('passes a message to the one who serves a sandbox and its answer back, and to nobody else', async () => {
+    const [host, client] = [await fresh(), await open()];
+    const large = randomBytes(MAX_MESSAGE_BYTES);
+    const serving = await host.serve({ tenant: 'acme', id: 'box' }, async message =>
+      message.length === 0 ? null : Buffer.concat([message]).reverse(),
+    );
+    await using _other = await host.serve({ tenant: 'other', id: 'box' }, async () => Buffer.from('of another'));
+    const asked = async (bytes: Uint8Array): Promise<Buffer> =>
+      Buffer.from(await client.ask({ tenant: 'acme', id: 'box' }, bytes));
+    const answers = await Promise.all(['one', 'two'].map(async word => (await asked(Buffer.from(word))).toString()));
+    expect(answers).toEqual(['eno', 'owt']);
+    expect(hashOf(await asked(large))).toBe(hashOf(Buffer.from(large).reverse()));
+    expect(Buffer.from(await client.ask({ tenant: 'other', id: 'box' }, large)).toString()).toBe('of another');
+    await expect(asked(Buffer.alloc(MAX_MESSAGE_BYTES + 1))).rejects.toMatchObject({ code: 'ACODE-FLT-007' });
+    const stop = new AbortController();
+    const waiting = client.ask({ tenant: 'acme', id: 'box' }, new Uint8Array(), stop.signal);
+    stop.abort(new Error('not waited for'));
+    await expect(waiting).rejects.toThrow('not waited for');
+    await serving[Symbol.asyncDispose]();
+    await expect(asked(Buffer.from('late'))).rejects.toMatchObject({ code: 'ACODE-FLT-050' });
+  });
+
   it('replays a log, then follows it, and goes on after a number', async () => {
     const [writer, reader] = [await fresh(), await open()];
     const key = { tenant: 'acme', id: 'log', attempt: 1 };
@@ -289,6 +332,11 @@ describe.skipIf(withoutServers).each(KINDS)('the fleet engine %s', kind => {
         () => engine.appendLog({ tenant: name, id: 'a', attempt: 1 }, { sequence: 1, bytes: new Uint8Array() }),
         () => engine.getBlob(name, '0'.repeat(64)),
         () => engine.getBlob('a', name),
+        () => engine.renew({ tenant: name, id: 'a', body: '' }, 1000),
+        () => engine.renew({ tenant: 'a', id: name, body: '' }, 1000),
+        async () => engine.sandboxes(name),
+        async () => engine.serve({ tenant: 'a', id: name }, async () => null),
+        async () => engine.ask({ tenant: name, id: 'a' }, new Uint8Array()),
         async () => engine.notify({ tenant: name }, ''),
         async () => engine.listen({ worker: name }, () => undefined),
       ];

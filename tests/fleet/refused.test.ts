@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NatsEngine, PostgresEngine } from '@acode/fleet';
 import { DiscardPolicy, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
-import { connected } from '../../packages/fleet/src/engine/nats/engine.ts';
+import { connected } from '../../packages/fleet/src/engine/nats/connection.ts';
 import { until } from '../support/waiting.ts';
 import { NatsServers, PostgresServer, withoutServers } from './servers.ts';
 

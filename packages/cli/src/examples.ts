@@ -113,6 +113,16 @@ export const EXAMPLES: Readonly<Record<string, readonly Example[]>> = {
   ],
   'acode fleet logs': [{ type: 'acode fleet logs build-7', for: 'until it has ended', outside: true }],
   'acode fleet cancel': [{ type: 'acode fleet cancel build-7', for: 'queued or running', outside: true }],
+  'acode fleet create': [
+    { type: 'acode fleet create --for 2h', for: 'with this workspace; prints its id', outside: true },
+    { type: 'acode fleet create --id web-1 --empty', for: 'with an id of your own', outside: true },
+  ],
+  'acode fleet exec': [
+    { type: 'acode fleet exec web-1 -- npm test', for: 'what it leaves, the next one finds', outside: true },
+    { type: 'acode fleet exec web-1 "ls | wc -l"', for: 'a line for its shell', outside: true },
+  ],
+  'acode fleet list': [{ type: 'acode fleet list --json', for: 'for a program', outside: true }],
+  'acode fleet kill': [{ type: 'acode fleet kill web-1', for: 'with everything that runs in it', outside: true }],
   'acode fleet status': [{ type: 'acode fleet status --json build-7', for: 'for a program', outside: true }],
   'acode fleet hosts': [{ type: 'acode fleet hosts', for: 'with the key of each', outside: true }],
   'acode fleet drain': [{ type: 'acode fleet drain builder-3 --wait', for: 'before maintenance', outside: true }],

@@ -290,4 +290,53 @@ export const FLEET_ERRORS = defineErrors({
     exit: 125,
     example: { host: 'attacker.example' },
   }),
+  'ACODE-FLT-050': errorEntry<{ sandbox: string; reason: string }>({
+    title: 'a sandbox of the fleet does not answer',
+    message: c => `The sandbox ${c.sandbox} does not answer: ${c.reason}.`,
+    hint: () =>
+      'See whether it exists: `acode fleet list`. Its worker may be connecting again: the same call can be repeated.',
+    exit: 125,
+    example: { sandbox: 'web-1', reason: 'no answer in time' },
+  }),
+  'ACODE-FLT-051': errorEntry<{ sandbox: string }>({
+    title: 'the fleet has no such sandbox',
+    message: c => `You have no sandbox ${c.sandbox} on the fleet, or not any more.`,
+    hint: () => 'See which there are: `acode fleet list`. `acode fleet create` makes one.',
+    exit: 1,
+    example: { sandbox: 'web-1' },
+  }),
+  'ACODE-FLT-052': errorEntry<{ sandbox: string; reason: string }>({
+    title: 'a sandbox of the fleet refused a call',
+    message: c => `The sandbox ${c.sandbox} refused the call: ${c.reason}.`,
+    hint: () =>
+      'Use a key that the workers know for this tenant, a clock that is right, and the version of acode that the workers have.',
+    exit: 125,
+    example: { sandbox: 'web-1', reason: 'no registered key of this tenant has signed it' },
+  }),
+  'ACODE-FLT-053': errorEntry<{ sandbox: string; reason: string }>({
+    title: 'the answer of a sandbox cannot be trusted',
+    message: c => `The answer of the sandbox ${c.sandbox} is refused: ${c.reason}.`,
+    hint: () => 'Ask the operator whether the worker’s key is registered.',
+    exit: 125,
+    example: { sandbox: 'web-1', reason: 'no known worker has signed it' },
+  }),
+  'ACODE-FLT-054': errorEntry<{ sandbox: string }>({
+    title: 'the id of a sandbox is that of a task',
+    message: c => `${c.sandbox} is the id of a task, and cannot be that of a sandbox.`,
+    hint: () => 'Choose another id, or leave it out.',
+    exit: 2,
+    example: { sandbox: 'build-7' },
+  }),
+  'ACODE-FLT-055': errorEntry<{ sandbox: string; code: string; message: string; hint: string }>({
+    title: 'a worker did not create the sandbox',
+    message: c => `The sandbox ${c.sandbox} was not created (${c.code}): ${c.message}`,
+    hint: c => c.hint,
+    exit: 125,
+    example: {
+      sandbox: 'web-1',
+      code: 'ACODE-FLT-008',
+      message: 'The task is refused: policy.image names an image that this pool does not list.',
+      hint: 'Submit it without policy.image. A task names nothing of the machine that it will run on.',
+    },
+  }),
 });

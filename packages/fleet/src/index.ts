@@ -7,8 +7,10 @@ export type {
   Lease,
   LogBatch,
   LogKey,
+  MessageHandler,
   QueuedTask,
   Revised,
+  SandboxLease,
   TakeRequest,
   Topic,
   WriteOptions,
@@ -29,13 +31,15 @@ export type { FleetOptions, FleetRunRequest, FleetSubmitter } from './client/fle
 export { fleetFileFrom, readFleetFile } from './client/file.ts';
 export type { FleetFile, FleetIdentity, FleetReach } from './client/file.ts';
 export type { GateAddress } from './connect/open-gate.ts';
+export { FleetSandbox } from './client/sandbox.ts';
+export type { FleetFiles, FleetSandboxInfo } from './client/sandbox.ts';
 export type { FleetTask, TaskEnd, TaskFailure, TaskPosition } from './client/task.ts';
 export { packWorkspace } from './client/pack.ts';
 export type { PackOptions } from './client/pack.ts';
 export type { LogChunk } from './tasks/log-pieces.ts';
 export { makeKeys } from './tasks/signature.ts';
 export type { KeyPair } from './tasks/signature.ts';
-export type { TaskPolicy, TaskRequest } from './tasks/spec.ts';
+export type { FleetCreateRequest, TaskPolicy, TaskRequest } from './tasks/spec.ts';
 export type { FinalState, TaskStateName } from './tasks/state.ts';
 export { Gate } from './gate/gate.ts';
 export type { GateOptions } from './gate/gate.ts';

@@ -3,11 +3,13 @@
 import { Command, InvalidArgumentError, Option } from '@commander-js/extra-typings';
 import { environmentOptions } from '../arguments/environment-options.ts';
 import { cpus, size, texts } from '../arguments/sandbox-values.ts';
-import { count, seconds } from '../arguments/values.ts';
+import { count, duration, seconds } from '../arguments/values.ts';
 import type { Perform } from '../call.ts';
+import { lifetimeOption } from './create.ts';
 import { flagsOf } from './exec.ts';
 
 const FILE = ['--file <path>', 'the fleet’s file (default: fleet.yml beside your configuration)'] as const;
+const COMMAND = ['[command...]', 'one quoted line for the shell, or `-- program arguments…`'] as const;
 const LEVELS = ['docker', 'gvisor', 'microvm'] as const;
 
 /** The group. */
@@ -20,13 +22,17 @@ export function fleetCommands(perform: Perform) {
     .addCommand(serveCommand(perform))
     .addCommand(taskCommand(perform, 'run'))
     .addCommand(taskCommand(perform, 'submit'))
-    .addCommand(logsCommand(perform))
-    .addCommand(cancelCommand(perform))
+    .addCommand(taskView(perform, 'logs', 'Print what a task prints, from its first byte, until it has ended'))
+    .addCommand(taskView(perform, 'cancel', 'Cancel a task'))
+    .addCommand(createCommand(perform))
+    .addCommand(execCommand(perform))
+    .addCommand(fleetView(perform, 'list', 'List your persistent sandboxes on the fleet'))
+    .addCommand(killCommand(perform))
     .addCommand(statusCommand(perform))
-    .addCommand(hostsCommand(perform))
+    .addCommand(fleetView(perform, 'hosts', 'List the hosts of the fleet, and what they run'))
     .addCommand(drainCommand(perform))
     .addCommand(tenantCommands(perform))
-    .addCommand(doctorCommand(perform));
+    .addCommand(fleetView(perform, 'doctor', 'Check whether you can submit, and whether the fleet can run it'));
 }
 
 function upCommand(perform: Perform) {
@@ -106,22 +112,18 @@ function joinCommand(perform: Perform) {
     );
 }
 
-function taskCommand(perform: Perform, verb: 'run' | 'submit') {
-  const about =
-    verb === 'run'
-      ? 'Run one command on the fleet, as if it ran here; a signal cancels it'
-      : 'Submit a command, print its id, and return';
-  return new Command(verb)
-    .description(about)
-    .argument('[command...]', 'one quoted line for the shell, or `-- program arguments…`')
-    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
-    .passThroughOptions()
-    .option('--id <id>', 'id of the task; the same id again is the same task (default: a random one)')
+function timeOption() {
+  return new Option('--timeout <time>', 'time limit of a command: seconds, or 5m, 1h30m').argParser(seconds);
+}
+
+/** Options of everything that a worker runs: where, in what, and within which limits. */
+function placed(command: Command) {
+  return command
     .option('--pool <pool>', 'pool of workers')
     .addOption(new Option('--priority <priority>', 'how urgent it is').choices(['high', 'normal', 'low'] as const))
     .option('--image <image>', 'image, one that the pool allows (default: the pool’s)')
     .addOption(new Option('--level <level>', 'isolation level, the pool’s or stronger').choices(LEVELS))
-    .addOption(new Option('--timeout <time>', 'time limit: seconds, or 5m, 1h30m').argParser(seconds))
+    .addOption(timeOption())
     .addOption(new Option('--memory <size>', 'memory limit').argParser(size))
     .addOption(new Option('--cpus <number>', 'CPU limit').argParser(cpus))
     .addOption(new Option('--pids <number>', 'process limit').argParser(count))
@@ -132,17 +134,30 @@ function taskCommand(perform: Perform, verb: 'run' | 'submit') {
     )
     .addOption(environmentOptions().env)
     .addOption(environmentOptions().file)
+    .option('--empty', 'begin in an empty directory, not with this workspace')
+    .option(...FILE);
+}
+
+function taskCommand(perform: Perform, verb: 'run' | 'submit') {
+  const about =
+    verb === 'run'
+      ? 'Run one command on the fleet, as if it ran here; a signal cancels it'
+      : 'Submit a command, print its id, and return';
+  return placed(new Command(verb))
+    .description(about)
+    .argument(...COMMAND)
+    .usage('[options] "<line>"  |  [options] -- <program> [arguments…]')
+    .passThroughOptions()
+    .option('--id <id>', 'id of the task; the same id again is the same task (default: a random one)')
     .addOption(
       new Option('--attempts <number>', 'most workers that begin it, if each dies (default: 3)').argParser(count),
     )
-    .option('--empty', 'begin in an empty directory, not with this workspace')
     .option('--stdin', 'pass standard input on, at most 64 KiB of text')
     .addOption(
       new Option('--files <archive>', 'write the workspace as the command left it, for `acode fork import`').hideHelp(
         verb === 'submit',
       ),
     )
-    .option(...FILE)
     .action((argv, options, command) =>
       perform(command, async call =>
         (await import('../fleet/verbs.ts')).task(call, verb, argv, options, flagsOf(command)),
@@ -150,23 +165,66 @@ function taskCommand(perform: Perform, verb: 'run' | 'submit') {
     );
 }
 
-function logsCommand(perform: Perform) {
-  return new Command('logs')
-    .description('Print what a task prints, from its first byte, until it has ended')
-    .argument('<task>', 'id of a task')
-    .option(...FILE)
-    .action((id, { file }, command) =>
-      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, 'logs', id, file)),
+function createCommand(perform: Perform) {
+  return placed(new Command('create'))
+    .description('Create a persistent sandbox on the fleet, and print its id')
+    .option('--id <id>', 'id of the sandbox; the same id again is the same sandbox (default: a random one)')
+    .addOption(lifetimeOption())
+    .addOption(
+      new Option('--idle <time>', 'how long it may be unused: 30m, 2h; at most 24h (default: 10m)').argParser(duration),
+    )
+    .action((options, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).create(call, options)),
     );
 }
 
-function cancelCommand(perform: Perform) {
-  return new Command('cancel')
-    .description('Cancel a task')
+function execCommand(perform: Perform) {
+  return new Command('exec')
+    .description('Run one command in a persistent sandbox of the fleet; a signal ends the command')
+    .argument('<sandbox>', 'id of a sandbox')
+    .argument(...COMMAND)
+    .usage('[options] <sandbox> "<line>"  |  [options] <sandbox> -- <program> [arguments…]')
+    .passThroughOptions()
+    .addOption(timeOption())
+    .addOption(environmentOptions().env)
+    .addOption(environmentOptions().file)
+    .option('--stdin', 'pass standard input on')
+    .option(...FILE)
+    .action((sandbox, argv, options, command) =>
+      perform(command, async call =>
+        (await import('../fleet/verbs.ts')).exec(call, sandbox, argv, options, flagsOf(command)),
+      ),
+    );
+}
+
+function killCommand(perform: Perform) {
+  return new Command('kill')
+    .description('End persistent sandboxes of the fleet')
+    .argument('<sandbox...>', 'ids of sandboxes')
+    .option(...FILE)
+    .action((sandboxes, { file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts')).kill(call, sandboxes, file)),
+    );
+}
+
+/** A verb about one task. */
+function taskView(perform: Perform, verb: 'logs' | 'cancel', description: string) {
+  return new Command(verb)
+    .description(description)
     .argument('<task>', 'id of a task')
     .option(...FILE)
     .action((id, { file }, command) =>
-      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, 'cancel', id, file)),
+      perform(command, async call => (await import('../fleet/verbs.ts')).about(call, verb, id, file)),
+    );
+}
+
+/** A verb about all there is. */
+function fleetView(perform: Perform, verb: 'list' | 'hosts' | 'doctor', description: string) {
+  return new Command(verb)
+    .description(description)
+    .option(...FILE)
+    .action(({ file }, command) =>
+      perform(command, async call => (await import('../fleet/verbs.ts'))[verb](call, file)),
     );
 }
 
@@ -180,15 +238,6 @@ function statusCommand(perform: Perform) {
     );
 }
 
-function hostsCommand(perform: Perform) {
-  return new Command('hosts')
-    .description('List the hosts of the fleet, and what they run')
-    .option(...FILE)
-    .action(({ file }, command) =>
-      perform(command, async call => (await import('../fleet/verbs.ts')).hosts(call, file)),
-    );
-}
-
 function drainCommand(perform: Perform) {
   return new Command('drain')
     .description('Have a host end what it runs, take no more, and leave the fleet')
@@ -197,15 +246,6 @@ function drainCommand(perform: Perform) {
     .option(...FILE)
     .action((host, { wait, file }, command) =>
       perform(command, async call => (await import('../fleet/verbs.ts')).drain(call, host, wait === true, file)),
-    );
-}
-
-function doctorCommand(perform: Perform) {
-  return new Command('doctor')
-    .description('Check whether you can submit, and whether the fleet can run it')
-    .option(...FILE)
-    .action(({ file }, command) =>
-      perform(command, async call => (await import('../fleet/verbs.ts')).doctor(call, file)),
     );
 }
 

@@ -4,10 +4,11 @@ import { resolve } from 'node:path';
 import * as z from 'zod';
 import type { Call } from '../call.ts';
 import type { AskedVariables } from '../arguments/environment.ts';
+import { commandOf, quoted } from '../arguments/command-arguments.ts';
 import { environmentOf } from '../arguments/environment-options.ts';
 import { commandIn } from '../execution/execute.ts';
 import { UsageError } from '../failure/usage.ts';
-import { age } from '../terminal/age.ts';
+import { age, until } from '../terminal/age.ts';
 import type { Look } from '../terminal/look.ts';
 import { table } from '../terminal/table.ts';
 import { oneLine, plural } from '../terminal/text.ts';
@@ -15,8 +16,8 @@ import { fitted } from '../terminal/wrap.ts';
 import { askFleet } from './ask.ts';
 import type { OnValue } from './ask.ts';
 
-/** Options of a task. */
-export interface TaskOptions {
+/** Options of everything that a worker runs. */
+interface PlaceOptions {
   readonly file?: string | undefined;
   readonly id?: string | undefined;
   readonly pool?: string | undefined;
@@ -30,8 +31,12 @@ export interface TaskOptions {
   readonly allow?: readonly string[] | undefined;
   readonly env?: AskedVariables | undefined;
   readonly envFile?: readonly string[] | undefined;
-  readonly attempts?: number | undefined;
   readonly empty?: true | undefined;
+}
+
+/** Options of a task. */
+export interface TaskOptions extends PlaceOptions {
+  readonly attempts?: number | undefined;
   readonly stdin?: true | undefined;
   readonly files?: string | undefined;
 }
@@ -46,31 +51,88 @@ export async function task(
 ): Promise<number> {
   const command = commandIn(call, argv, flags);
   const { root, inside, here } = await call.place();
-  const { id, pool, priority, image, level, cpus, pids, allow, attempts, files, file, empty, stdin, envFile } = options;
-  const { timeout: timeoutMs, memory: memoryBytes } = options;
-  const env = await environmentOf({ env: options.env, envFile }, { env: call.io.env, here });
+  const { attempts, files, empty, stdin } = options;
   const request = {
     verb,
-    ...withFile(call, file),
-    id,
-    pool,
-    priority,
-    image,
-    level,
-    cpus,
-    pids,
-    allow,
+    ...(await placeOf(call, options, { root, here })),
     attempts,
     command,
-    timeoutMs,
-    memoryBytes,
-    env,
-    workspace: empty ? null : root,
     stdin: stdin === true,
     ...(empty || inside === '.' || inside === '' ? {} : { cwd: inside }),
     ...(files === undefined ? {} : { files: resolve(here, files) }),
   };
   return askFleet(call, request, shown(call, verb === 'submit' ? submitted : nothing), stdin === true);
+}
+
+async function placeOf(
+  call: Call,
+  options: PlaceOptions,
+  { root, here }: { readonly root: string; readonly here: string },
+): Promise<object> {
+  const { id, pool, priority, image, level, cpus, pids, allow, file, empty, envFile } = options;
+  const { timeout: timeoutMs, memory: memoryBytes } = options;
+  const env = await environmentOf({ env: options.env, envFile }, { env: call.io.env, here });
+  const limits = { image, level, cpus, pids, allow, timeoutMs, memoryBytes };
+  return { ...withFile(call, file), id, pool, priority, ...limits, env, workspace: empty ? null : root };
+}
+
+/** Options of `acode fleet create`. */
+export interface CreateOptions extends PlaceOptions {
+  readonly for?: number | undefined;
+  readonly idle?: number | undefined;
+}
+
+/** `acode fleet create`. */
+export async function create(call: Call, options: CreateOptions): Promise<number> {
+  const { root, here } = await call.place();
+  const { for: expiresInMs, idle: idleMs } = options;
+  const request = { verb: 'create', ...(await placeOf(call, options, { root, here })), expiresInMs, idleMs };
+  return askFleet(call, request, async (schema, value) => {
+    const { id, expiresAt } = sandboxSchema.parse(value);
+    await call.print(schema, value, () => `${id}\n`);
+    if (call.options.json) return;
+    const { colours, now } = call.errorLook;
+    await call.say(
+      `${colours.cyan('acode:')} it expires ${until(expiresAt, now)}, or when it is unused for ${spanOf(idleMs)}; \`acode fleet kill\` removes it.\n`,
+    );
+  });
+}
+
+const IDLE_MS = 600_000;
+const MINUTE_MS = 60_000;
+
+function spanOf(ms = IDLE_MS): string {
+  return ms < MINUTE_MS ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / MINUTE_MS)} min`;
+}
+
+/** Options of `acode fleet exec`. */
+export interface ExecOptions extends Pick<PlaceOptions, 'file' | 'timeout' | 'env' | 'envFile'> {
+  readonly stdin?: true | undefined;
+}
+
+/** `acode fleet exec`. */
+export async function exec(
+  call: Call,
+  sandbox: string,
+  argv: readonly string[],
+  { file, timeout: timeoutMs, stdin, ...options }: ExecOptions,
+  flags: readonly string[],
+): Promise<number> {
+  const called = `${call.called} ${quoted(sandbox)}`;
+  const command = commandOf({ before: argv, after: call.argv, called, options: flags });
+  const env = await environmentOf(options, { env: call.io.env, here: call.io.cwd() });
+  const request = { verb: 'exec', ...withFile(call, file), sandbox, command, env, timeoutMs, stdin: stdin === true };
+  return askFleet(call, request, shown(call, nothing), stdin === true);
+}
+
+/** `acode fleet list`. */
+export function list(call: Call, file: string | undefined): Promise<number> {
+  return askFleet(call, { verb: 'list', ...withFile(call, file) }, shown(call, sandboxesText));
+}
+
+/** `acode fleet kill`. */
+export function kill(call: Call, sandboxes: readonly string[], file: string | undefined): Promise<number> {
+  return askFleet(call, { verb: 'kill', sandboxes, ...withFile(call, file) }, shown(call, killed));
 }
 
 /** `acode fleet logs`, `cancel` and `status`. */
@@ -231,6 +293,41 @@ function shown(call: Call, text: Text): OnValue {
 }
 
 const nothing: Text = () => '';
+
+const sandboxSchema = z.object({
+  id: z.string(),
+  worker: z.string(),
+  level: z.string(),
+  image: z.string(),
+  since: z.string(),
+  expiresAt: z.string(),
+});
+
+const sandboxesText: Text = (value, look) => {
+  const { items } = z.object({ items: z.array(sandboxSchema) }).parse(value);
+  if (items.length === 0) return fitted('You have no sandbox on the fleet. `acode fleet create` makes one.\n', look);
+  const rows = items.map(one => [
+    one.id,
+    one.image,
+    one.level,
+    age(one.since, look.now),
+    until(one.expiresAt, look.now, 'letters'),
+    one.worker,
+  ]);
+  return table(['SANDBOX', 'IMAGE', 'LEVEL', 'CREATED', 'EXPIRES', 'WORKER'], rows, look, [
+    'WORKER',
+    'LEVEL',
+    'IMAGE',
+    'CREATED',
+  ]);
+};
+
+const killed: Text = value =>
+  z
+    .object({ removed: z.array(z.string()) })
+    .parse(value)
+    .removed.map(id => `${id}\n`)
+    .join('');
 
 const submitted: Text = value => `${z.object({ id: z.string() }).parse(value).id}\n`;
 

@@ -1,6 +1,6 @@
 // Access of a client to the tasks of its tenant: straight to the engine, for programs that the operator trusts.
 
-import type { FleetEngine, LogBatch, LogKey, QueuedTask } from '../engine/engine.ts';
+import type { FleetEngine, LogBatch, LogKey, QueuedTask, SandboxLease } from '../engine/engine.ts';
 import type { TaskKey } from '../engine/names.ts';
 import type { TaskState } from '../tasks/state.ts';
 import { FleetTasks } from '../tasks/tasks.ts';
@@ -23,6 +23,10 @@ export interface TaskAccess {
   getBlob(tenant: string, hash: string, signal?: AbortSignal): Promise<Uint8Array | null>;
   /** Calls `onNotice` with the id of each task of the tenant that changed. A notice may be lost. */
   listen(tenant: string, onNotice: (id: string) => void): Promise<AsyncDisposable>;
+  /** The leases of the tenant’s sandboxes that hold. */
+  sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]>;
+  /** Sends a message straight to a sandbox; rejects with ACODE-FLT-050 where nobody answers. */
+  ask(sandbox: TaskKey, message: Uint8Array, signal: AbortSignal): Promise<Uint8Array>;
   /** Disconnects. */
   close(): Promise<void>;
 }
@@ -67,6 +71,14 @@ export class DirectAccess implements TaskAccess {
 
   listen(tenant: string, onNotice: (id: string) => void): Promise<AsyncDisposable> {
     return this.#engine.listen({ tenant }, onNotice);
+  }
+
+  sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]> {
+    return this.#engine.sandboxes(tenant, signal);
+  }
+
+  ask(sandbox: TaskKey, message: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    return this.#engine.ask(sandbox, message, signal);
   }
 
   close(): Promise<void> {

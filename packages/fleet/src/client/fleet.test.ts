@@ -36,6 +36,7 @@ class Echo {
   async work(claimed: () => Promise<void> = async () => undefined): Promise<TaskSpec> {
     const delivery = await this.take();
     const spec = parseSpec(verified('task', delivery.task.body, [keys.publicKey]) ?? '');
+    if ('sandbox' in spec) throw new Error('it is no command');
     const claiming = await this.#tasks.claim(delivery, { worker: 'w', maxAttempts: 3, holds: () => true });
     if (claiming.is !== 'claimed') throw new Error(claiming.is);
     const { claim } = claiming;

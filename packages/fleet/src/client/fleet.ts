@@ -2,10 +2,12 @@
 
 import { randomUUID } from 'node:crypto';
 import type { Readable } from 'node:stream';
+import { AcodeError } from '@acode/sandbox';
 import type { Command, CommandRunner, RunResult, RunnerRequest, RunningCommand } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
 import type { FleetEngine, QueuedTask } from '../engine/engine.ts';
 import type { GateLink } from '../engine/link.ts';
+import { checkedKey } from '../engine/names.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { openEngine } from '../connect/open-engine.ts';
 import type { EngineAddress } from '../connect/open-engine.ts';
@@ -14,7 +16,8 @@ import type { GateAddress } from '../connect/open-gate.ts';
 import { hashOf, signed } from '../tasks/signature.ts';
 import type { KeyPair } from '../tasks/signature.ts';
 import { MAX_STDIN, parseSpec } from '../tasks/spec.ts';
-import type { TaskRequest } from '../tasks/spec.ts';
+import type { FleetCreateRequest, SandboxSpec, TaskRequest, TaskSpec } from '../tasks/spec.ts';
+import { isFinal } from '../tasks/state.ts';
 import { DirectAccess } from './access.ts';
 import type { TaskAccess } from './access.ts';
 import { readFleetFile } from './file.ts';
@@ -22,8 +25,22 @@ import { GateAccess } from './gate-access.ts';
 import { Outbox } from './outbox.ts';
 import type { OutboxEntry } from './outbox.ts';
 import { FleetRunning } from './running.ts';
-import { SubmittedTask } from './task.ts';
-import type { FleetTask, Noticed } from './task.ts';
+import { FleetSandbox, sandboxInfo } from './sandbox.ts';
+import type { FleetSandboxInfo, SandboxParts } from './sandbox.ts';
+import { SubmittedTask, racing } from './task.ts';
+import type { FleetTask, Noticed, TaskEnd } from './task.ts';
+
+const EXPIRES_MS = 3_600_000;
+const IDLE_MS = 600_000;
+const CANCEL_MS = 30_000;
+// A notice comes at once. This is for one that was lost.
+const LOOK_MS = 2000;
+
+/** A task as it is sent, with its workspace. */
+interface SignedTask {
+  readonly task: QueuedTask;
+  readonly workspace: Uint8Array | null;
+}
 
 /** Who submits, and where: straight to the engine, or through a gate. */
 export type FleetOptions = FleetSubmitter &
@@ -102,11 +119,12 @@ export class Fleet implements CommandRunner, AsyncDisposable {
 
   /** Submits a task. The same id again is the same task, whatever its command. */
   async submit(command: Command, request: TaskRequest = {}, signal?: AbortSignal): Promise<FleetTask> {
-    const workspace = request.workspace ?? null;
-    const entry = this.#entry(command, request, workspace);
+    const signedTask = this.#entry(command, request);
+    const { task, workspace } = signedTask;
+    const entry: OutboxEntry = { ...task, workspace: workspace && hashOf(workspace) };
     // Before it is sent: a process that dies now has submitted it all the same.
     this.#outbox?.add(entry, workspace);
-    await this.#send(entry, workspace, signal);
+    await this.#send(signedTask, signal);
     return this.#task({ tenant: entry.tenant, id: entry.id }, entry, workspace);
   }
 
@@ -134,7 +152,49 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     return new FleetRunning(task, { onStdout, onStderr }, signal);
   }
 
-  /** Disconnects. Tasks go on. */
+  /**
+   * Creates a persistent sandbox on a worker of the pool, and waits until it is there. It has a slot of that worker for as long as it
+   * exists. `await using` ends it.
+   *
+   * @example
+   * import { Fleet, packWorkspace } from '@acode/fleet';
+   *
+   * await using fleet = await Fleet.open('fleet.yml');
+   * await using sandbox = await fleet.create({ workspace: await packWorkspace('.') });
+   * await sandbox.run('npm ci');
+   * const { exitCode } = await sandbox.run('npm test', { onStdout: chunk => process.stdout.write(chunk) });
+   */
+  async create(request: FleetCreateRequest = {}): Promise<FleetSandbox> {
+    const { signal, expiresInMs = EXPIRES_MS, idleMs = IDLE_MS, ...rest } = request;
+    const asked = this.#signedTask({ ...rest, sandbox: { expiresInMs, idleMs } });
+    const { tenant, id } = asked.task;
+    let isOwn = true;
+    try {
+      // The same id again is the same sandbox, and another caller’s to end.
+      isOwn = (await this.#send(asked, signal)) === 'queued' || request.id === undefined;
+      return new FleetSandbox(this.#sandboxParts({ tenant, id }), await this.#created(asked, signal), 'kill');
+    } catch (error) {
+      const late = AbortSignal.timeout(CANCEL_MS);
+      if (isOwn) await this.#access.cancel({ tenant, id }, late).catch(() => undefined);
+      throw signal?.aborted === true ? new AcodeError('ACODE-SBX-014', {}, { cause: error }) : error;
+    }
+  }
+
+  /** A sandbox that was created before, perhaps by another process; ACODE-FLT-051 where there is none. `await using` leaves it. */
+  async connect(id: string, signal?: AbortSignal): Promise<FleetSandbox> {
+    const key = checkedKey({ tenant: this.#options.tenant, id });
+    const found = (await this.#access.sandboxes(key.tenant, signal)).find(one => one.id === id);
+    if (!found) throw FLEET_ERRORS.create('ACODE-FLT-051', { sandbox: id });
+    return new FleetSandbox(this.#sandboxParts(key), sandboxInfo(found), 'leave');
+  }
+
+  /** The tenant’s sandboxes that exist, whoever created them, the newest first. */
+  async sandboxes(signal?: AbortSignal): Promise<FleetSandboxInfo[]> {
+    const found = await this.#access.sandboxes(this.#options.tenant, signal);
+    return found.map(sandboxInfo).sort((one, other) => other.since.localeCompare(one.since));
+  }
+
+  /** Disconnects. Tasks go on, and so do sandboxes. */
   async close(): Promise<void> {
     await (await this.#listening?.catch(() => null))?.[Symbol.asyncDispose]();
     await this.#access.close();
@@ -144,29 +204,54 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     await this.close();
   }
 
-  #entry(command: Command, request: TaskRequest, workspace: Uint8Array | null): OutboxEntry {
+  #entry(command: Command, request: TaskRequest): SignedTask {
+    const shown = typeof command === 'string' ? command : [...command];
+    return this.#signedTask({ ...request, command: shown });
+  }
+
+  #signedTask(asked: TaskRequest & (Pick<TaskSpec, 'command'> | Pick<SandboxSpec, 'sandbox'>)): SignedTask {
     const { tenant, keys, pool: usual = 'default' } = this.#options;
-    const { id = randomUUID(), pool = usual, priority = 'normal', workspace: _, ...rest } = request;
+    const { id = randomUUID(), pool = usual, priority = 'normal', workspace = null, ...rest } = asked;
     const hash = workspace && hashOf(workspace);
     const named = { tenant, id, pool, priority };
     const packed = workspace ? { workspace: { hash, bytes: workspace.length } } : {};
-    const body = bodyOf(command, { ...rest, ...named, ...packed });
+    const about = { schema: 'acode.fleet.task/1', submittedAt: new Date().toISOString() };
+    const body = JSON.stringify({ ...rest, ...named, ...packed, ...about });
     // What a worker would refuse is refused here already.
     parseSpec(body);
-    return { ...named, body: signed('task', body, keys), workspace: hash };
+    return { task: { ...named, body: signed('task', body, keys) }, workspace };
   }
 
-  async #send(entry: OutboxEntry, workspace: Uint8Array | null, signal?: AbortSignal): Promise<void> {
-    const { workspace: hash, ...task } = entry;
-    if (workspace && hash !== null) await this.#access.putBlob(entry.tenant, hash, workspace, signal);
-    await this.#access.submit(task satisfies QueuedTask, signal);
+  async #send({ task, workspace }: SignedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
+    if (workspace) await this.#access.putBlob(task.tenant, hashOf(workspace), workspace, signal);
+    return this.#access.submit(task, signal);
+  }
+
+  // Waits until a sandbox has its lease, or its task has ended without.
+  async #created({ task }: SignedTask, signal?: AbortSignal): Promise<FleetSandboxInfo> {
+    using notices = await this.#noticed(task.id);
+    for (;;) {
+      signal?.throwIfAborted();
+      const next = notices.next();
+      const found = (await this.#access.sandboxes(task.tenant, signal)).find(one => one.id === task.id);
+      if (found) return sandboxInfo(found);
+      const state = await this.#access.state(task, signal);
+      if (state && isFinal(state)) throw notCreated(task.id, await this.task(task.id).end(signal));
+      await racing(next, LOOK_MS, signal);
+    }
+  }
+
+  #sandboxParts(key: TaskKey): SandboxParts {
+    const { keys, workers } = this.#options;
+    return { access: this.#access, key, keys, workers };
   }
 
   #task(key: TaskKey, entry: OutboxEntry | null, workspace: Uint8Array | null): FleetTask {
     // A task that the queue has is not lost, whatever its state says.
     const repair = async (kept: OutboxEntry, signal?: AbortSignal): Promise<void> => {
       if (await this.#access.isQueued(key, kept.pool, signal)) return;
-      await this.#send(kept, workspace ?? (await this.#outbox?.workspace(kept)) ?? null, signal);
+      const { workspace: _, ...again } = kept;
+      await this.#send({ task: again, workspace: workspace ?? (await this.#outbox?.workspace(kept)) ?? null }, signal);
     };
     return new SubmittedTask({
       access: this.#access,
@@ -199,13 +284,12 @@ export class Fleet implements CommandRunner, AsyncDisposable {
   }
 }
 
-function bodyOf(command: Command, fields: object): string {
-  return JSON.stringify({
-    ...fields,
-    schema: 'acode.fleet.task/1',
-    submittedAt: new Date().toISOString(),
-    command: typeof command === 'string' ? command : [...command],
-  });
+function notCreated(sandbox: string, { state, error, attempt, result }: TaskEnd): Error {
+  if (result) return FLEET_ERRORS.create('ACODE-FLT-054', { sandbox });
+  if (state === 'cancelled') return new AcodeError('ACODE-SBX-025', { sandbox, reason: 'it was killed' });
+  if (!error) return FLEET_ERRORS.create('ACODE-FLT-015', { task: sandbox, attempts: attempt });
+  const { code, message, hint } = error;
+  return FLEET_ERRORS.create('ACODE-FLT-055', { sandbox, code, message, hint });
 }
 
 // A task is JSON: its input is text.

@@ -2,11 +2,13 @@
 
 import { AcodeError, errorOfOtherTable } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
-import type { LogBatch, LogKey, QueuedTask } from '../engine/engine.ts';
+import type { LogBatch, LogKey, QueuedTask, SandboxLease } from '../engine/engine.ts';
+import { answerSchema, decodeFrame, encodeFrame } from '../engine/frame.ts';
 import type { GateLink } from '../engine/link.ts';
+import { checkedName } from '../engine/names.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { paused, retried } from '../engine/retry.ts';
-import { PART_BYTES, answerSchema, answers, decodeFrame, encodeFrame } from '../gate/protocol.ts';
+import { PART_BYTES, answers } from '../gate/protocol.ts';
 import type { GateRequest } from '../gate/protocol.ts';
 import { parseState } from '../tasks/state.ts';
 import type { TaskState } from '../tasks/state.ts';
@@ -97,6 +99,16 @@ export class GateAccess implements TaskAccess {
         await following;
       },
     };
+  }
+
+  async sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]> {
+    const { items } = (await this.#call({ verb: 'sandboxes' }, signal)).value;
+    return items.map(({ id, body }) => ({ tenant, id, body }));
+  }
+
+  async ask({ id }: TaskKey, message: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    if (this.#link.ask) return this.#link.ask(checkedName('task', id), message, signal);
+    return (await this.#call({ verb: 'ask', sandbox: id }, signal, message)).bytes;
   }
 
   close(): Promise<void> {

@@ -3,6 +3,7 @@
 import { AcodeError } from '@acode/sandbox';
 import type { RunResult, RunningCommand } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
+import { Pieces } from './pieces.ts';
 import type { FleetTask } from './task.ts';
 
 /** Who hears what a command prints. */
@@ -93,30 +94,4 @@ export class FleetRunning implements RunningCommand {
 
 function isCancelled(error: unknown): boolean {
   return error instanceof AcodeError && error.code === 'ACODE-FLT-016';
-}
-
-/** Pieces of one stream, for one reader. A log has a cap, so that a slow one loses nothing. */
-class Pieces implements AsyncIterable<Uint8Array> {
-  readonly #waiting: Uint8Array[] = [];
-  #isEnded = false;
-  #wake: () => void = () => undefined;
-
-  push(bytes: Uint8Array): void {
-    this.#waiting.push(bytes);
-    this.#wake();
-  }
-
-  end(): void {
-    this.#isEnded = true;
-    this.#wake();
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void, undefined> {
-    for (;;) {
-      const next = this.#waiting.shift();
-      if (next) yield next;
-      else if (this.#isEnded) return;
-      else await new Promise<void>(resolve => (this.#wake = resolve));
-    }
-  }
 }

@@ -269,8 +269,8 @@ async function quiet(reading: ReadLog): Promise<void> {
 // Made once: an error for each wait would cost more than the wait.
 const ENOUGH = new Error('not waited for any more');
 
-// A timer that is not needed any more would keep the process for a second.
-async function racing(next: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> {
+/** Waits for a notice, or for a time. A timer that is not needed any more would keep the process for a second. */
+export async function racing(next: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> {
   const enough = new AbortController();
   await Promise.race([next, paused(ms, signal ? AbortSignal.any([signal, enough.signal]) : enough.signal)]);
   enough.abort(ENOUGH);

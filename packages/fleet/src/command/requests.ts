@@ -5,8 +5,10 @@ import * as z from 'zod';
 const reach = { file: z.string().optional() };
 const count = z.int().positive();
 
-const taskFields = {
-  command: z.union([z.string(), z.array(z.string()).min(1)]),
+const commandField = z.union([z.string(), z.array(z.string()).min(1)]);
+
+/** Where something runs, and within which limits. */
+const placeFields = {
   id: z.string().optional(),
   pool: z.string().optional(),
   priority: z.enum(['high', 'normal', 'low']).optional(),
@@ -18,14 +20,34 @@ const taskFields = {
   pids: count.optional(),
   allow: z.array(z.string()).optional(),
   env: z.record(z.string(), z.string()).optional(),
-  cwd: z.string().optional(),
-  attempts: count.optional(),
   /** The directory that is packed; null for none. */
   workspace: z.string().nullable(),
+};
+
+const taskFields = {
+  ...placeFields,
+  command: commandField,
+  cwd: z.string().optional(),
+  attempts: count.optional(),
   /** Whether standard input is read. */
   stdin: z.boolean(),
   /** Where the workspace goes as the command left it. */
   files: z.string().optional(),
+};
+
+const createFields = {
+  ...placeFields,
+  expiresInMs: count.optional(),
+  idleMs: count.optional(),
+};
+
+const execFields = {
+  sandbox: z.string(),
+  command: commandField,
+  env: z.record(z.string(), z.string()).optional(),
+  timeoutMs: count.optional(),
+  /** Whether standard input is passed on. */
+  stdin: z.boolean(),
 };
 
 const serverFields = {
@@ -86,6 +108,10 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('run'), ...reach, ...taskFields }),
   z.strictObject({ verb: z.literal('logs'), ...reach, id: z.string() }),
   z.strictObject({ verb: z.literal('cancel'), ...reach, id: z.string() }),
+  z.strictObject({ verb: z.literal('create'), ...reach, ...createFields }),
+  z.strictObject({ verb: z.literal('exec'), ...reach, ...execFields }),
+  z.strictObject({ verb: z.literal('list'), ...reach }),
+  z.strictObject({ verb: z.literal('kill'), ...reach, sandboxes: z.array(z.string()).min(1) }),
   z.strictObject({ verb: z.literal('status'), ...reach, id: z.string().optional() }),
   z.strictObject({ verb: z.literal('hosts'), ...reach }),
   z.strictObject({ verb: z.literal('drain'), ...reach, host: z.string(), wait: z.boolean() }),

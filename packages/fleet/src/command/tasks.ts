@@ -4,6 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
+import type { RunResult } from '@acode/sandbox';
 import { Fleet } from '../client/fleet.ts';
 import { readFleetFile } from '../client/file.ts';
 import { packWorkspace } from '../client/pack.ts';
@@ -16,8 +17,6 @@ import type { RequestOf, Terminal } from './requests.ts';
 
 const unpacked = promisify(gunzip);
 const CANCEL_MS = 30_000;
-const TIMED_OUT = 124;
-const FAILED = 125;
 
 /** Connects as the file says. Tasks are kept until their end was read, whichever command reads it. */
 export async function opened(file: string | undefined, signal: AbortSignal): Promise<Fleet> {
@@ -49,7 +48,15 @@ export async function run(request: RequestOf<'run'>, terminal: Terminal): Promis
   const files = request.files === undefined ? null : await ended.files();
   if (request.files !== undefined && files) await writeFile(request.files, await unpacked(files), { mode: 0o600 });
   terminal.value('acode.fleet-run/1', { id: task.id, state: ended.state, attempt: ended.attempt, result });
-  return result.exitCode ?? (result.timedOut ? TIMED_OUT : FAILED);
+  return statusOf(result);
+}
+
+const TIMED_OUT = 124;
+const FAILED = 125;
+
+/** The exit status that a result means. */
+export function statusOf({ exitCode, timedOut }: Pick<RunResult, 'exitCode' | 'timedOut'>): number {
+  return exitCode ?? (timedOut ? TIMED_OUT : FAILED);
 }
 
 /** `acode fleet logs`: from the first byte on, until the task has ended. */
@@ -91,12 +98,18 @@ async function submitted(
 }
 
 async function input(): Promise<string> {
-  if (process.stdin.isTTY)
-    throw FLEET_ERRORS.create('ACODE-FLT-008', { field: 'stdin', reason: 'is a terminal: pipe the input in' });
-  return text(process.stdin);
+  return text(pipedInput());
 }
 
-function policyOf(request: RequestOf<'submit'> | RequestOf<'run'>): TaskPolicy {
+/** Standard input, if it is piped in. */
+export function pipedInput(): NodeJS.ReadStream {
+  if (process.stdin.isTTY)
+    throw FLEET_ERRORS.create('ACODE-FLT-008', { field: 'stdin', reason: 'is a terminal: pipe the input in' });
+  return process.stdin;
+}
+
+/** The policy that options ask for. */
+export function policyOf(request: RequestOf<'submit'> | RequestOf<'run'> | RequestOf<'create'>): TaskPolicy {
   const { image, level, timeoutMs, memoryBytes, cpus, pids, allow } = request;
   return {
     ...present({ image, level, timeoutMs }),

@@ -58,6 +58,15 @@ export interface Lease {
   readonly body: string;
 }
 
+/** The lease of a persistent sandbox. */
+export interface SandboxLease extends TaskKey {
+  /** What its worker says of it. The engine does not read it. */
+  readonly body: string;
+}
+
+/** Answers one message to a sandbox. Null: it gets no answer. */
+export type MessageHandler = (message: Uint8Array) => Promise<Uint8Array | null>;
+
 /** A piece of a log, numbered by its writer from 1. */
 export interface LogBatch {
   /** Its number. */
@@ -117,14 +126,21 @@ export interface FleetEngine extends AsyncDisposable {
     signal?: AbortSignal,
   ): Promise<number | null>;
 
-  /** Makes or renews the lease of a worker: it holds for `ttlMs` from now on. */
-  renew(lease: Lease, ttlMs: number, signal?: AbortSignal): Promise<void>;
-  /** Every lease that holds. */
+  /** Makes or renews the lease of a worker or a sandbox: it holds for `ttlMs` from now on. */
+  renew(lease: Lease | SandboxLease, ttlMs: number, signal?: AbortSignal): Promise<void>;
+  /** Every lease of a worker that holds. */
   leases(signal?: AbortSignal): Promise<Lease[]>;
+  /** Every lease of a tenant’s sandboxes that holds. */
+  sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]>;
   /** Whether the lease of a worker holds. */
   isLeased(worker: string, signal?: AbortSignal): Promise<boolean>;
-  /** Ends a lease at once. */
-  endLease(worker: string, signal?: AbortSignal): Promise<void>;
+  /** Ends the lease of a worker or a sandbox at once. */
+  endLease(holder: string | TaskKey, signal?: AbortSignal): Promise<void>;
+
+  /** Answers the messages to a sandbox until it is disposed. They take no queue, and nothing of them is kept. */
+  serve(sandbox: TaskKey, handler: MessageHandler): Promise<AsyncDisposable>;
+  /** Sends a message to the one who serves a sandbox. Rejects with ACODE-FLT-050 where nobody answers: it may have arrived all the same. */
+  ask(sandbox: TaskKey, message: Uint8Array, signal?: AbortSignal): Promise<Uint8Array>;
 
   /** Adds a piece to a log. One with a number that is there already changes nothing. */
   appendLog(key: LogKey, batch: LogBatch, signal?: AbortSignal): Promise<void>;
@@ -181,6 +197,10 @@ export const BLOB_KEEP_MS = 24 * 3_600_000;
 export const HIDE_MS = 30_000;
 /** The most tasks that a fleet’s queue has, where nothing else is said. */
 export const MAX_QUEUED = 1_000_000;
+/** The largest message to a sandbox and its largest answer, in bytes: as much as a gate passes on. */
+export const MAX_MESSAGE_BYTES = 512 * 1024;
+/** How long the answer of a sandbox may take. */
+export const ANSWER_MS = 10_000;
 /** How long one call of an engine may take, retries included. */
 export const CALL_MS = 30_000;
 /** The longest wait of one `take`. */

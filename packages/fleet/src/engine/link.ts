@@ -4,6 +4,11 @@
 export interface GateLink {
   /** Sends a message to a gate and returns its answer; rejects where none answers in time. A failed call may have taken effect. */
   call(message: Uint8Array, signal: AbortSignal): Promise<Uint8Array>;
+  /**
+   * Sends a message straight to one of the tenant’s sandboxes and returns its answer; rejects with ACODE-FLT-050 where nobody answers.
+   * Absent where gates pass such messages on.
+   */
+  ask?(sandbox: string, message: Uint8Array, signal: AbortSignal): Promise<Uint8Array>;
   /** Disconnects. */
   close(): Promise<void>;
 }

@@ -2,22 +2,24 @@
 
 import type { Clock } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
-import { BLOB_KEEP_MS, HIDE_MS, LOG_KEEP_MS, MAX_QUEUED, MAX_WAIT_MS } from './engine.ts';
+import { ANSWER_MS, BLOB_KEEP_MS, HIDE_MS, LOG_KEEP_MS, MAX_QUEUED, MAX_WAIT_MS } from './engine.ts';
 import type {
   Delivery,
   FleetEngine,
   Lease,
   LogBatch,
   LogKey,
+  MessageHandler,
   QueuedTask,
   Revised,
+  SandboxLease,
   TakeRequest,
   Topic,
   WriteOptions,
 } from './engine.ts';
 import { Heap } from './heap.ts';
 import { assertSize } from './limits.ts';
-import { PRIORITIES, checkedKey, checkedName } from './names.ts';
+import { PRIORITIES, checkedKey, checkedName, leaseName } from './names.ts';
 import type { TaskKey } from './names.ts';
 
 interface Entry {
@@ -97,6 +99,8 @@ export class MemoryEngine implements FleetEngine {
   /** Those that are forgotten some day, in the order in which they were written. */
   readonly #ended = new Map<string, Kept<Revised>>();
   readonly #leases = new Map<string, Kept<Lease>>();
+  readonly #sandboxes = new Map<string, Kept<SandboxLease>>();
+  readonly #handlers = new Map<string, MessageHandler>();
   readonly #logs = new Map<string, Kept<Map<number, Uint8Array>>>();
   readonly #blobs = new Map<string, Kept<Uint8Array>>();
   readonly #listeners = new Map<string, Set<(text: string) => void>>();
@@ -220,21 +224,64 @@ export class MemoryEngine implements FleetEngine {
     return this.#number;
   }
 
-  async renew(lease: Lease, ttlMs: number, signal?: AbortSignal): Promise<void> {
+  async renew(lease: Lease | SandboxLease, ttlMs: number, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
-    this.#leases.set(checkedName('worker', lease.worker), { value: lease, until: this.#clock.monotonic() + ttlMs });
+    const until = this.#clock.monotonic() + ttlMs;
+    if ('worker' in lease) this.#leases.set(leaseName(lease.worker), { value: lease, until });
+    else this.#sandboxes.set(leaseName(lease), { value: lease, until });
   }
 
   async leases(): Promise<Lease[]> {
     return [...this.#leases.keys()].flatMap(worker => this.#kept(this.#leases, worker) ?? []);
   }
 
+  async sandboxes(tenant: string): Promise<SandboxLease[]> {
+    checkedName('tenant', tenant);
+    const found = [...this.#sandboxes.keys()].flatMap(name => this.#kept(this.#sandboxes, name) ?? []);
+    return found.filter(one => one.tenant === tenant);
+  }
+
   async isLeased(worker: string): Promise<boolean> {
     return this.#kept(this.#leases, worker) !== null;
   }
 
-  async endLease(worker: string): Promise<void> {
-    this.#leases.delete(worker);
+  async endLease(holder: string | TaskKey): Promise<void> {
+    (typeof holder === 'string' ? this.#leases : this.#sandboxes).delete(leaseName(holder));
+  }
+
+  async serve(sandbox: TaskKey, handler: MessageHandler): Promise<AsyncDisposable> {
+    const name = leaseName(checkedKey(sandbox));
+    this.#handlers.set(name, handler);
+    const stop = (): void => {
+      if (this.#handlers.get(name) === handler) this.#handlers.delete(name);
+    };
+    return { [Symbol.asyncDispose]: async () => stop() };
+  }
+
+  async ask(sandbox: TaskKey, message: Uint8Array, signal?: AbortSignal): Promise<Uint8Array> {
+    signal?.throwIfAborted();
+    assertSize('The message', message);
+    const handler = this.#handlers.get(leaseName(checkedKey(sandbox)));
+    const unanswered = (reason: string): Error => FLEET_ERRORS.create('ACODE-FLT-050', { sandbox: sandbox.id, reason });
+    if (!handler) throw unanswered('nobody serves it');
+    let end: () => void = () => undefined;
+    const late = new Promise<never>((_, reject) => {
+      const cancel = this.#clock.after(ANSWER_MS, () => reject(unanswered('no answer in time')));
+      const aborted = (): void => reject(signal ? reasonToStop(signal) : unanswered('cancelled'));
+      signal?.addEventListener('abort', aborted, { once: true });
+      end = () => {
+        cancel();
+        signal?.removeEventListener('abort', aborted);
+      };
+    });
+    late.catch(() => undefined);
+    try {
+      const answered = handler(message.slice()).catch(() => null);
+      const answer = await Promise.race([answered.then(found => found ?? late), late]);
+      return answer.slice();
+    } finally {
+      end();
+    }
   }
 
   async appendLog(key: LogKey, { sequence, bytes }: LogBatch, signal?: AbortSignal): Promise<void> {

@@ -30,6 +30,13 @@ export function checkedName(what: keyof typeof RULES, value: string): string {
   return value;
 }
 
+/** Under which name a lease is kept: that of a worker, or of a sandbox with its tenant, whose dot no worker’s name has. */
+export function leaseName(holder: string | TaskKey): string {
+  if (typeof holder === 'string') return checkedName('worker', holder);
+  const { tenant, id } = checkedKey(holder);
+  return `${tenant}.${id}`;
+}
+
 /** The key, if both its parts are names. */
 export function checkedKey({ tenant, id }: TaskKey): TaskKey {
   return { tenant: checkedName('tenant', tenant), id: checkedName('task', id) };

@@ -1,11 +1,9 @@
 // Protocol between a client and a gate: a request and an answer, each JSON with bytes behind it.
 
 import * as z from 'zod';
-import { MAX_GATE_MESSAGE } from '../engine/link.ts';
 import { MAX_BLOB_BYTES } from '../engine/engine.ts';
 import { PRIORITIES } from '../engine/names.ts';
 
-const HEAD = 4;
 /** The most bytes of a workspace in one message. */
 export const PART_BYTES = 384 * 1024;
 
@@ -30,51 +28,14 @@ export const gateRequestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ verb: z.literal('put'), hash, size: position.max(MAX_BLOB_BYTES), at: position }),
   /** A part of a workspace. */
   z.strictObject({ verb: z.literal('get'), hash, at: position }),
+  /** The leases of the tenant’s sandboxes. */
+  z.strictObject({ verb: z.literal('sandboxes') }),
+  /** A message to a sandbox, whose bytes follow. The gate passes it on, and its answer. */
+  z.strictObject({ verb: z.literal('ask'), sandbox: name }),
 ]);
 
 /** One request. */
 export type GateRequest = z.infer<typeof gateRequestSchema>;
-
-/** A message: JSON, and bytes. */
-export interface Frame {
-  readonly value: unknown;
-  readonly bytes: Uint8Array;
-}
-
-/** The message as it is sent. */
-export function encodeFrame(value: object, bytes: Uint8Array = new Uint8Array()): Uint8Array {
-  const text = Buffer.from(JSON.stringify(value));
-  const head = Buffer.alloc(HEAD);
-  head.writeUInt32BE(text.length);
-  return Buffer.concat([head, text, bytes]);
-}
-
-/** The message that was sent; null where it is none. */
-export function decodeFrame(message: Uint8Array): Frame | null {
-  const all = Buffer.from(message.buffer, message.byteOffset, message.byteLength);
-  if (all.length < HEAD || all.length > MAX_GATE_MESSAGE) return null;
-  const end = HEAD + all.readUInt32BE();
-  if (end > all.length) return null;
-  try {
-    return { value: JSON.parse(all.toString('utf8', HEAD, end)), bytes: all.subarray(end) };
-  } catch {
-    return null;
-  }
-}
-
-const failureSchema = z.object({
-  code: z.string(),
-  message: z.string(),
-  hint: z.string(),
-  exitStatus: z.int(),
-  context: z.record(z.string(), z.unknown()).default({}),
-});
-
-/** The form of an answer. */
-export const answerSchema = z.union([
-  z.object({ failure: failureSchema }),
-  z.object({ value: z.record(z.string(), z.unknown()) }),
-]);
 
 /** What each answer has. */
 export const answers = {
@@ -88,4 +49,6 @@ export const answers = {
   log: z.object({ pieces: z.array(z.object({ sequence: z.int(), length: position })) }),
   put: z.object({ have: position }),
   get: z.object({ size: position.nullable() }),
+  sandboxes: z.object({ items: z.array(z.object({ id: z.string(), body: z.string() })) }),
+  ask: z.object({}),
 } as const;

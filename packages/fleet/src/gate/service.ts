@@ -4,6 +4,7 @@ import { AcodeError } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
 import type { FleetEngine, LogBatch } from '../engine/engine.ts';
 import { MAX_BLOB_BYTES } from '../engine/engine.ts';
+import { decodeFrame, encodeFrame } from '../engine/frame.ts';
 import { checkedKey, checkedName } from '../engine/names.ts';
 import type { TaskKey } from '../engine/names.ts';
 import { paused, reasonOf } from '../engine/retry.ts';
@@ -13,7 +14,7 @@ import { admittedSpec } from '../worker/admission.ts';
 import type { GateTenant } from './file.ts';
 import { GATE_LIMITS, TenantUse } from './limits.ts';
 import type { GateLimits } from './limits.ts';
-import { PART_BYTES, decodeFrame, encodeFrame, gateRequestSchema } from './protocol.ts';
+import { PART_BYTES, gateRequestSchema } from './protocol.ts';
 import type { GateRequest, answers } from './protocol.ts';
 
 const CALL_MS = 12_000;
@@ -66,6 +67,8 @@ export class GateService implements AsyncDisposable {
     log: (request, { tenant }) => this.#log(tenant, request),
     put: (request, asked) => this.#put(request, asked),
     get: (request, asked) => this.#get(request, asked),
+    sandboxes: (_, asked) => this.#sandboxes(asked),
+    ask: (request, asked) => this.#ask(request, asked),
   };
 
   constructor(parts: ServiceParts) {
@@ -132,6 +135,16 @@ export class GateService implements AsyncDisposable {
   async #get({ hash, at }: RequestOf<'get'>, { tenant, signal }: Asked): Promise<Answer> {
     const bytes = await this.#parts.engine.getBlob(tenant, checkedName('hash', hash), signal);
     return told('get', { size: bytes?.length ?? null }, bytes?.subarray(at, at + PART_BYTES));
+  }
+
+  async #sandboxes({ tenant, signal }: Asked): Promise<Answer> {
+    const found = await this.#parts.engine.sandboxes(tenant, signal);
+    return told('sandboxes', { items: found.map(({ id, body }) => ({ id, body })) });
+  }
+
+  // What the message says is between the client, who has signed it, and the worker.
+  async #ask({ sandbox }: RequestOf<'ask'>, { tenant, bytes, signal }: Asked): Promise<Answer> {
+    return told('ask', {}, await this.#parts.engine.ask(checkedKey({ tenant, id: sandbox }), bytes, signal));
   }
 
   async #submit({ id, pool, priority, body }: RequestOf<'submit'>, asked: Asked): Promise<Answer> {

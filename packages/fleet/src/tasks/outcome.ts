@@ -3,7 +3,13 @@
 import type { RunResult } from '@acode/sandbox';
 import * as z from 'zod';
 
-const errorSchema = z.looseObject({ code: z.string(), message: z.string(), hint: z.string() });
+const errorSchema = z.looseObject({
+  code: z.string(),
+  message: z.string(),
+  hint: z.string(),
+  /** Why a sandbox ended. */
+  reason: z.string().optional(),
+});
 // Written by a worker whose signature was verified, with the version of the library that it has.
 const resultSchema = z.custom<RunResult>(value => typeof value === 'object' && value !== null && 'exitCode' in value);
 

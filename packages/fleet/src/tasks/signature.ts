@@ -1,4 +1,4 @@
-// Signatures: a submitter signs a task, a worker signs its result. Both with Ed25519, over the exact bytes.
+// Signatures: a submitter signs tasks and messages to sandboxes, a worker signs results and answers. With Ed25519, over the exact bytes.
 
 import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, sign, verify } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
@@ -11,7 +11,12 @@ const PUBLIC_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 const PRIVATE_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 const KEY_BYTES = 32;
 // What is signed for one purpose is nothing for another.
-const PURPOSES = { task: 'acode.fleet.task/1\n', result: 'acode.fleet.result/1\n' } as const;
+const PURPOSES = {
+  task: 'acode.fleet.task/1\n',
+  result: 'acode.fleet.result/1\n',
+  exec: 'acode.fleet.exec/1\n',
+  answer: 'acode.fleet.answer/1\n',
+} as const;
 
 /** A pair of keys, as text. */
 export interface KeyPair {

@@ -40,25 +40,39 @@ const policySchema = z.strictObject({
     .optional(),
 });
 
-const specSchema = z.strictObject({
+/** A command: one line for the shell, or a program with its arguments. */
+export const commandSchema = z.union([text, z.array(text).min(1).max(MAX_ARGUMENTS)]);
+/** The working directory of a command. */
+export const cwdSchema = z.string().max(4096);
+/** The environment of a command. */
+export const envSchema = z.record(z.string().max(256), text).refine(env => Object.keys(env).length <= MAX_VARIABLES);
+
+const common = {
   schema: z.literal('acode.fleet.task/1'),
   tenant: z.string(),
   id: z.string(),
   pool: z.string(),
   priority: z.enum(['high', 'normal', 'low']),
   submittedAt: z.iso.datetime(),
-  command: z.union([text, z.array(text).min(1).max(MAX_ARGUMENTS)]),
-  cwd: z.string().max(4096).optional(),
-  env: z
-    .record(z.string().max(256), text)
-    .refine(env => Object.keys(env).length <= MAX_VARIABLES)
-    .optional(),
-  stdin: z.string().max(MAX_STDIN).optional(),
+  env: envSchema.optional(),
   risk: z.enum(['low', 'medium', 'high', 'critical']).optional(),
   policy: policySchema.optional(),
   workspace: z.strictObject({ hash: z.string().regex(/^[0-9a-f]{64}$/), bytes: count.max(MAX_BLOB_BYTES) }).optional(),
+};
+
+const specSchema = z.strictObject({
+  ...common,
+  command: commandSchema,
+  cwd: cwdSchema.optional(),
+  stdin: z.string().max(MAX_STDIN).optional(),
   files: z.boolean().optional(),
   maxAttempts: count.max(MAX_ATTEMPTS).optional(),
+});
+
+const sandboxSchema = z.strictObject({
+  ...common,
+  /** How long the sandbox may exist, and how long without a message. */
+  sandbox: z.strictObject({ expiresInMs: count.max(DAY_MS), idleMs: count.max(DAY_MS) }),
 });
 
 /** The policy of a task: the fields of the library’s that name nothing of a worker’s machine. */
@@ -124,25 +138,44 @@ export interface TaskRequest {
   readonly maxAttempts?: number | undefined;
 }
 
-/** A task as it is queued. */
+/** What a caller says about a persistent sandbox of the fleet. Every field is optional. */
+export interface FleetCreateRequest extends Pick<
+  TaskRequest,
+  'id' | 'pool' | 'priority' | 'env' | 'risk' | 'policy' | 'workspace'
+> {
+  /** How long it may exist, in milliseconds; an hour by default, a day at most. */
+  readonly expiresInMs?: number | undefined;
+  /** How long it may go without a call of a client before it is removed, in milliseconds; ten minutes by default, a day at most. */
+  readonly idleMs?: number | undefined;
+  /** Cancels the creation. A sandbox that exists is ended by `kill`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A task as it is queued: a command to run to its end. */
 export type TaskSpec = z.infer<typeof specSchema>;
+/** A task as it is queued: a sandbox to create and to keep. It is claimed for as long as the sandbox exists. */
+export type SandboxSpec = z.infer<typeof sandboxSchema>;
 
 /** How many workers may begin a task where it does not say. */
 export const ATTEMPTS = 3;
 
 /** The task in a text; refuses every field that a task may not have. */
-export function parseSpec(body: string): TaskSpec {
+export function parseSpec(body: string): TaskSpec | SandboxSpec {
   let value: unknown;
   try {
     value = JSON.parse(body);
   } catch (cause) {
     throw FLEET_ERRORS.create('ACODE-FLT-008', { field: 'the task', reason: 'is not JSON' }, { cause });
   }
-  const parsed = specSchema.safeParse(value);
+  const isSandbox = typeof value === 'object' && value !== null && 'sandbox' in value;
+  const parsed = (isSandbox ? sandboxSchema : specSchema).safeParse(value);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
+  throw refusal(parsed.error);
+}
+
+function refusal({ issues: [issue] }: z.ZodError): Error {
   const keys = issue?.code === 'unrecognized_keys' ? issue.keys.slice(0, 1) : [];
   const field = [...(issue?.path ?? []), ...keys].map(String).join('.').slice(0, 200) || 'the task';
   const reason = keys.length > 0 ? 'is nothing that a task may ask for' : 'has a value that is not allowed';
-  throw FLEET_ERRORS.create('ACODE-FLT-008', { field, reason });
+  return FLEET_ERRORS.create('ACODE-FLT-008', { field, reason });
 }

@@ -6,7 +6,7 @@ import { FLEET_ERRORS } from '../errors.ts';
 import type { QueuedTask } from '../engine/engine.ts';
 import { verified } from '../tasks/signature.ts';
 import { MAX_OUTPUT, parseSpec } from '../tasks/spec.ts';
-import type { TaskSpec } from '../tasks/spec.ts';
+import type { SandboxSpec, TaskSpec } from '../tasks/spec.ts';
 import { mayUseImage } from './file.ts';
 import type { WorkerFile } from './file.ts';
 
@@ -21,7 +21,7 @@ export function admittedSpec(
   { tenants }: { readonly tenants: ReadonlyMap<string, { readonly keys: readonly string[] }> },
   task: QueuedTask,
   now: number,
-): TaskSpec {
+): TaskSpec | SandboxSpec {
   const { tenant } = task;
   const refuse = (reason: string): never => {
     throw FLEET_ERRORS.create('ACODE-FLT-009', { tenant, reason });
@@ -37,7 +37,7 @@ export function admittedSpec(
 }
 
 /** The policy of a task for the library. The library’s own configuration bounds it once more. */
-export function admittedPolicy(file: WorkerFile, { policy = {} }: TaskSpec): PolicyInput {
+export function admittedPolicy(file: WorkerFile, { policy = {} }: Pick<TaskSpec, 'policy'>): PolicyInput {
   const image = policy.image ?? defaultImage(file);
   if (!mayUseImage(file.images, image))
     throw FLEET_ERRORS.create('ACODE-FLT-008', {

@@ -1,7 +1,9 @@
-// Lease of a worker: renewed every five seconds. A worker that cannot renew it stops everything before anyone else may begin it again.
+// Lease of a worker or a persistent sandbox: renewed every five seconds. Who cannot renew it stops everything before anyone else may
+// begin it again.
 
 import { uptime } from 'node:os';
 import type { FleetEngine } from '../engine/engine.ts';
+import type { TaskKey } from '../engine/names.ts';
 import { paused } from '../engine/retry.ts';
 
 /** How long a lease holds. */
@@ -13,7 +15,7 @@ const LOOK_MS = 500;
 
 /** What a lease keeper tells. */
 export interface LeaseEvents {
-  /** What the lease says of the worker. */
+  /** What the lease says of its holder. */
   readonly body: () => string;
   /** The lease was renewed, and is safe for so long. */
   readonly renewed: (safeMs: number) => void;
@@ -33,10 +35,10 @@ export interface LeaseTimes {
 
 const TIMES: LeaseTimes = { leaseMs: LEASE_MS, renewMs: RENEW_MS, marginMs: MARGIN_MS };
 
-/** Keeps the lease of one worker. */
+/** Keeps one lease. */
 export class LeaseKeeper {
   readonly #engine: FleetEngine;
-  readonly #worker: string;
+  readonly #holder: string | TaskKey;
   readonly #events: LeaseEvents;
   readonly #times: LeaseTimes;
   readonly #stop = new AbortController();
@@ -44,9 +46,10 @@ export class LeaseKeeper {
   #ticks: NodeJS.Timeout | undefined;
   #done: Promise<void> = Promise.resolve();
 
-  constructor(engine: FleetEngine, worker: string, events: LeaseEvents, times: Partial<LeaseTimes> = {}) {
+  /** `holder` is a worker, or a sandbox by its key. */
+  constructor(engine: FleetEngine, holder: string | TaskKey, events: LeaseEvents, times: Partial<LeaseTimes> = {}) {
     this.#engine = engine;
-    this.#worker = worker;
+    this.#holder = holder;
     this.#events = events;
     this.#times = { ...TIMES, ...times };
   }
@@ -68,7 +71,7 @@ export class LeaseKeeper {
     this.#stop.abort();
     clearInterval(this.#ticks);
     await this.#done;
-    if (end) await this.#engine.endLease(this.#worker, AbortSignal.timeout(this.#times.renewMs)).catch(() => undefined);
+    if (end) await this.#engine.endLease(this.#holder, AbortSignal.timeout(this.#times.renewMs)).catch(() => undefined);
   }
 
   async #go(): Promise<void> {
@@ -82,7 +85,9 @@ export class LeaseKeeper {
   // From before the request: the server may have counted from then.
   async #renew(signal: AbortSignal): Promise<void> {
     const at = now();
-    await this.#engine.renew({ worker: this.#worker, body: this.#events.body() }, this.#times.leaseMs, signal);
+    const body = this.#events.body();
+    const lease = typeof this.#holder === 'string' ? { worker: this.#holder, body } : { ...this.#holder, body };
+    await this.#engine.renew(lease, this.#times.leaseMs, signal);
     this.#renewedAt = at;
     this.#events.renewed(Math.max(0, this.#safeUntil() - now()));
   }

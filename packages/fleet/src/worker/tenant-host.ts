@@ -2,18 +2,29 @@
 // worker, and with the worker’s lease: then its sandboxes end too.
 
 import { Acode, AcodeError } from '@acode/sandbox';
-import type { ErrorJson, RunRequest, RunResult } from '@acode/sandbox';
+import type { ErrorJson, RunRequest, RunResult, Sandbox } from '@acode/sandbox';
+import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import { FLEET_ERRORS } from '../errors.ts';
 import { MAX_BLOB_BYTES } from '../engine/engine.ts';
-import type { FromHost, HostOutcome, HostSetup, HostTask, ToHost } from './messages.ts';
+import { paused } from '../engine/retry.ts';
+import { SandboxCalls } from '../exec/calls.ts';
+import { MAX_OUTPUT } from '../tasks/spec.ts';
+import type { FromHost, HostOutcome, HostSandbox, HostSetup, HostTask, ToHost } from './messages.ts';
+import { fitted } from './outcome-of.ts';
 
+// The worker ends a sandbox in time; this is for a worker that cannot.
+const LATE_MS = 60_000;
+const DAY_MS = 86_400_000;
+const DISCARD_TRIES = 10;
+const DISCARD_PAUSE_MS = 500;
 const MAX_UNPACKED = 256 * 1024 ** 2;
 const unpacked = promisify(gunzip);
 const packed = promisify(gzip);
 
 const running = new Map<number, AbortController>();
+const kept = new Map<number, SandboxCalls>();
 let opened: Promise<Acode> | null = null;
 let fence: NodeJS.Timeout | undefined;
 
@@ -49,6 +60,50 @@ async function run(acode: Acode, task: HostTask, signal: AbortSignal): Promise<H
     return { result: withoutBytes(result), ...(files === null ? {} : { files }) };
   } finally {
     if (used !== null) await acode.forks.discard(used).catch(() => undefined);
+  }
+}
+
+/** Creates a sandbox, and keeps it until it ends or is to end. Its files are those of a fork that is removed with it. */
+async function keep(acode: Acode, asked: HostSandbox, signal: AbortSignal): Promise<HostOutcome> {
+  const { number, id, policy, env, risk, expiresInMs, workspace } = asked;
+  const fork = workspace === null ? `fleet-${randomBytes(8).toString('hex')}` : await imported(acode, workspace);
+  try {
+    await using sandbox = await acode.create({
+      policy: { ...policy, fork },
+      expiresInMs: Math.min(DAY_MS, expiresInMs + LATE_MS),
+      taskId: id,
+      signal,
+      ...(env === undefined ? {} : { env: { ...env } }),
+      ...(risk === undefined ? {} : { risk }),
+    });
+    const target = { spawn: sandbox.spawn.bind(sandbox), files: sandbox.files };
+    kept.set(number, new SandboxCalls(id, target, result => fitted(withoutBytes(result), MAX_OUTPUT)));
+    send({ is: 'kept', number, facts: { level: sandbox.level, image: sandbox.image.reference } });
+    return { error: new AcodeError('ACODE-SBX-025', { sandbox: id, reason: await over(sandbox, signal) }).toJSON() };
+  } finally {
+    kept.delete(number);
+    await discarded(acode, fork);
+  }
+}
+
+async function over({ ended }: Sandbox, signal: AbortSignal): Promise<string> {
+  const asked = new Promise<string>(resolve => {
+    if (signal.aborted) resolve('it was killed');
+    signal.addEventListener('abort', () => resolve('it was killed'), { once: true });
+  });
+  return Promise.race([ended, asked]);
+}
+
+// It may be busy for a moment after its sandbox has ended. One without changes is gone by then.
+async function discarded({ forks }: Acode, fork: string): Promise<void> {
+  for (let tries = 0; tries < DISCARD_TRIES; tries += 1) {
+    try {
+      const found = (await forks.list()).find(({ name, id }) => name === fork || id === fork);
+      if (found) await forks.discard(found.id);
+      return;
+    } catch {
+      await paused(DISCARD_PAUSE_MS);
+    }
   }
 }
 
@@ -111,18 +166,27 @@ function withoutBytes({ stdoutBytes: _one, stderrBytes: _other, ...result }: Run
   return result;
 }
 
-async function perform(task: HostTask): Promise<void> {
+async function perform(
+  number: number,
+  work: (acode: Acode, signal: AbortSignal) => Promise<HostOutcome>,
+): Promise<void> {
   const cancel = new AbortController();
-  running.set(task.number, cancel);
+  running.set(number, cancel);
   try {
     if (!opened) throw new Error('the host is not open');
-    const outcome = await run(await opened, task, cancel.signal);
-    send({ is: 'ended', number: task.number, outcome });
+    const outcome = await work(await opened, cancel.signal);
+    send({ is: 'ended', number, outcome });
   } catch (error) {
-    send({ is: 'ended', number: task.number, outcome: { error: jsonOf(error) } });
+    send({ is: 'ended', number, outcome: { error: jsonOf(error) } });
   } finally {
-    running.delete(task.number);
+    running.delete(number);
   }
+}
+
+// A sandbox that has ended answers nothing: the worker tells its callers.
+async function answer({ number, sandbox, call, bytes }: Extract<ToHost, { is: 'call' }>): Promise<void> {
+  const found = await kept.get(sandbox)?.answer(call, bytes);
+  if (found) send({ is: 'answered', number, answer: found });
 }
 
 /** Ends every command and the process. The reaper of the session removes what a stuck engine call leaves. */
@@ -143,7 +207,10 @@ function keepFor(ms: number): void {
 process.on('message', (message: ToHost) => {
   if (message.is === 'alive') keepFor(message.ms);
   else if (message.is === 'cancel') running.get(message.number)?.abort();
-  else if (message.is === 'run') void perform(message.task);
+  else if (message.is === 'run') void perform(message.task.number, (acode, signal) => run(acode, message.task, signal));
+  else if (message.is === 'keep')
+    void perform(message.sandbox.number, (acode, signal) => keep(acode, message.sandbox, signal));
+  else if (message.is === 'call') void answer(message);
   else {
     opened = open(message.setup);
     opened.then(

@@ -6,8 +6,9 @@ import type { ChildProcess } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { ExecAnswer, ExecCall } from '../exec/protocol.ts';
 import { hashOf } from '../tasks/signature.ts';
-import type { FromHost, HostOutcome, HostSetup, HostTask, ToHost } from './messages.ts';
+import type { FromHost, HostOutcome, HostSandbox, HostSetup, HostTask, SandboxFacts, ToHost } from './messages.ts';
 
 const HASH = 12;
 const END_MS = 5000;
@@ -26,10 +27,23 @@ export interface TenantTask extends Omit<HostTask, 'number'> {
   readonly signal: AbortSignal;
 }
 
+/** Answers a call to a sandbox. Rejects if what has the sandbox has ended. */
+export type CallSandbox = (call: ExecCall, bytes: Uint8Array) => Promise<ExecAnswer>;
+
+/** A persistent sandbox as a worker keeps it, and who hears that it takes calls. */
+export interface TenantSandbox extends Omit<HostSandbox, 'number'> {
+  /** Told once, when it exists. */
+  readonly onKept: (facts: SandboxFacts, call: CallSandbox) => void;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+}
+
 /** Runs the tasks of one tenant. */
 export interface TenantRunner {
   /** Runs one task. Resolves with its outcome, whatever that is. */
   run(task: TenantTask): Promise<HostOutcome>;
+  /** Creates a persistent sandbox and keeps it. Resolves when it has ended, or was not created, with the reason. */
+  keep(sandbox: TenantSandbox): Promise<HostOutcome>;
   /** The worker’s lease holds for so many milliseconds from now on. */
   alive(ms: number): void;
   /** Ends everything that runs. */
@@ -45,8 +59,15 @@ export interface TenantPlace {
 }
 
 interface Pending {
-  readonly task: TenantTask;
+  readonly task: TenantTask | TenantSandbox;
   readonly settle: (outcome: HostOutcome) => void;
+}
+
+interface Asked {
+  /** The number of its sandbox. */
+  readonly sandbox: number;
+  readonly resolve: (answer: ExecAnswer) => void;
+  readonly reject: (error: Error) => void;
 }
 
 /** The process of one tenant, started when it is first needed and again after it died. */
@@ -55,6 +76,7 @@ export class TenantProcess implements TenantRunner {
   readonly #place: TenantPlace;
   readonly #setup: Omit<HostSetup, 'workspace'>;
   readonly #pending = new Map<number, Pending>();
+  readonly #asked = new Map<number, Asked>();
   #child: ChildProcess | null = null;
   #number = 0;
   #aliveMs = 0;
@@ -67,22 +89,14 @@ export class TenantProcess implements TenantRunner {
 
   /** Runs one task. Resolves with its outcome, whatever that is; also when the process dies. */
   run(task: TenantTask): Promise<HostOutcome> {
-    this.#number += 1;
-    const number = this.#number;
-    const { onOutput: _, signal, ...fields } = task;
-    return new Promise(resolve => {
-      const cancel = (): void => this.#send({ is: 'cancel', number });
-      const settle = (outcome: HostOutcome): void => {
-        signal.removeEventListener('abort', cancel);
-        this.#pending.delete(number);
-        resolve(outcome);
-      };
-      this.#pending.set(number, { task, settle });
-      signal.addEventListener('abort', cancel, { once: true });
-      this.#start();
-      this.#send({ is: 'run', task: { ...fields, number } });
-      if (signal.aborted) cancel();
-    });
+    const { onOutput: _, signal: __, ...fields } = task;
+    return this.#begin(task, number => ({ is: 'run', task: { ...fields, number } }));
+  }
+
+  /** Creates a persistent sandbox and keeps it. Resolves when it has ended; also when the process dies. */
+  keep(sandbox: TenantSandbox): Promise<HostOutcome> {
+    const { onKept: _, signal: __, ...fields } = sandbox;
+    return this.#begin(sandbox, number => ({ is: 'keep', sandbox: { ...fields, number } }));
   }
 
   /** The worker’s lease holds for so long: the process ends itself if it hears nothing more. */
@@ -100,6 +114,43 @@ export class TenantProcess implements TenantRunner {
     const late = setTimeout(() => child.kill('SIGKILL'), END_MS);
     await ended;
     clearTimeout(late);
+  }
+
+  #begin(task: TenantTask | TenantSandbox, messageOf: (number: number) => ToHost): Promise<HostOutcome> {
+    this.#number += 1;
+    const number = this.#number;
+    const { signal } = task;
+    return new Promise(resolve => {
+      const cancel = (): void => this.#send({ is: 'cancel', number });
+      const settle = (outcome: HostOutcome): void => {
+        signal.removeEventListener('abort', cancel);
+        this.#pending.delete(number);
+        for (const [call, { sandbox, reject }] of this.#asked) {
+          if (sandbox !== number) continue;
+          this.#asked.delete(call);
+          reject(new Error('the sandbox has ended'));
+        }
+        resolve(outcome);
+      };
+      this.#pending.set(number, { task, settle });
+      signal.addEventListener('abort', cancel, { once: true });
+      this.#start();
+      this.#send(messageOf(number));
+      if (signal.aborted) cancel();
+    });
+  }
+
+  #call(sandbox: number, call: ExecCall, bytes: Uint8Array): Promise<ExecAnswer> {
+    this.#number += 1;
+    const number = this.#number;
+    return new Promise((resolve, reject) => {
+      if (!this.#pending.has(sandbox)) {
+        reject(new Error('the sandbox has ended'));
+        return;
+      }
+      this.#asked.set(number, { sandbox, resolve, reject });
+      this.#send({ is: 'call', number, sandbox, call, bytes });
+    });
   }
 
   #start(): void {
@@ -137,13 +188,27 @@ export class TenantProcess implements TenantRunner {
   }
 
   #heard(message: FromHost): void {
-    if (message.is === 'output') this.#pending.get(message.number)?.task.onOutput(message.stream, message.bytes);
-    else if (message.is === 'ended') this.#pending.get(message.number)?.settle(message.outcome);
-    else if (message.is === 'failed') {
+    if (message.is === 'opened') return;
+    if (message.is === 'failed') {
       for (const { settle } of this.#pending.values()) settle({ error: message.error });
       // Opened again with the next task: what was wrong with the engine may be over.
       this.#child?.disconnect();
-    }
+    } else if (message.is === 'answered') {
+      this.#asked.get(message.number)?.resolve(message.answer);
+      this.#asked.delete(message.number);
+    } else this.#told(message);
+  }
+
+  // About one task or sandbox.
+  #told(message: Extract<FromHost, { is: 'output' | 'ended' | 'kept' }>): void {
+    const { number } = message;
+    const pending = this.#pending.get(number);
+    if (!pending) return;
+    const { task, settle } = pending;
+    if (message.is === 'ended') settle(message.outcome);
+    else if (message.is === 'output' && 'onOutput' in task) task.onOutput(message.stream, message.bytes);
+    else if (message.is === 'kept' && 'onKept' in task)
+      task.onKept(message.facts, (call, bytes) => this.#call(number, call, bytes));
   }
 
   #failAll(code: string, reason: string): void {

@@ -12,13 +12,15 @@ import type { Outcome } from '../tasks/outcome.ts';
 import { hashOf, makeKeys, publicKeyFrom, signed } from '../tasks/signature.ts';
 import type { KeyPair } from '../tasks/signature.ts';
 import { ATTEMPTS } from '../tasks/spec.ts';
-import type { TaskSpec } from '../tasks/spec.ts';
+import type { SandboxSpec, TaskSpec } from '../tasks/spec.ts';
 import type { FinalState } from '../tasks/state.ts';
 import { FleetTasks } from '../tasks/tasks.ts';
 import type { Claim } from '../tasks/tasks.ts';
 import { admittedPolicy, admittedSpec, outputBytesOf } from './admission.ts';
 import type { WorkerFile } from './file.ts';
 import { GrantedTasks } from './granted.ts';
+import { hostSandbox } from './hosted.ts';
+import type { HostedEnd, HostedLimit } from './hosted.ts';
 import { Journal } from './journal.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import type { LeaseTimes } from './lease-keeper.ts';
@@ -34,6 +36,8 @@ const BUSY_MS = 3000;
 const AGAIN_MS = 1000;
 const LOOK_MS = 500;
 const WRITE_MS = 30_000;
+const ENDED = 'ACODE-SBX-025';
+const LEFT: HostedLimit = { state: 'lost', reason: 'its worker left the fleet' };
 
 /** Options of a worker. */
 export interface WorkerOptions {
@@ -276,7 +280,7 @@ export class Worker {
     }
   }
 
-  #specOf({ task }: Delivery): TaskSpec | ErrorJson {
+  #specOf({ task }: Delivery): TaskSpec | SandboxSpec | ErrorJson {
     try {
       const spec = admittedSpec(this.#file, task, Date.now());
       admittedPolicy(this.#file, spec);
@@ -300,8 +304,9 @@ export class Worker {
   }
 
   /** Runs a claimed task; returns whether it is over. */
-  async #runOrRefuse(running: Running, spec: TaskSpec | ErrorJson): Promise<boolean> {
+  async #runOrRefuse(running: Running, spec: TaskSpec | SandboxSpec | ErrorJson): Promise<boolean> {
     if ('code' in spec) return this.#write(running, 'refused', { error: fittedError(spec) }, 0);
+    if ('sandbox' in spec) return this.#keepSandbox(running, spec);
     const log = new LogWriter(this.#engine, running.claim);
     const outcome = await this.#outcome(running, spec, log);
     const pieces = await log.end();
@@ -310,6 +315,42 @@ export class Worker {
     if (running.why === 'given-back') await this.#tasks.giveBack(running.claim);
     this.#note(running.why, running);
     return false;
+  }
+
+  /** Has a sandbox until it ends. No other worker can go on with it, so that it is over then, whatever ended it. */
+  async #keepSandbox(running: Running, spec: SandboxSpec): Promise<boolean> {
+    const ended = await this.#hosted(running, spec);
+    const { why } = running;
+    if (why === 'cancelled') return this.#write(running, 'cancelled', {}, 0);
+    if (why === 'claim-lost' || (why === 'given-back' && !ended.existed)) {
+      if (why === 'given-back') await this.#tasks.giveBack(running.claim);
+      this.#note(why, running);
+      return false;
+    }
+    const { state, failure } = endOf(spec.id, why === 'given-back' ? { ...ended, limit: LEFT } : ended);
+    return this.#write(running, state, { error: { ...fittedError(failure), ...reasonWhy(failure) } }, 0);
+  }
+
+  async #hosted({ cancel: { signal }, worker }: Running, spec: SandboxSpec): Promise<HostedEnd> {
+    const { tenant, id, env, risk } = spec;
+    try {
+      signal.throwIfAborted();
+      const workspace = spec.workspace ? await this.#workspace(tenant, spec.workspace.hash, signal) : null;
+      const asked = { tenant, id, env, risk, workspace, signal, policy: admittedPolicy(this.#file, spec) };
+      return await hostSandbox(this.#tenant(tenant), asked, {
+        engine: this.#engine,
+        key: { tenant, id },
+        worker,
+        keys: this.#keys,
+        callers: this.#file.tenants.get(tenant)?.keys ?? [],
+        limits: spec.sandbox,
+        lease: this.#options.lease,
+        onReady: () => void this.#engine.notify({ tenant }, id).catch(() => undefined),
+      });
+    } catch (error) {
+      const failure = error instanceof AcodeError ? error : endedSandbox(id, reasonOf(error));
+      return { existed: false, limit: null, outcome: { error: failure.toJSON() } };
+    }
   }
 
   async #settle(running: Running, spec: TaskSpec, outcome: HostOutcome, pieces: number): Promise<boolean> {
@@ -438,8 +479,27 @@ function stop(running: Running, why: NonNullable<Running['why']>): void {
   running.cancel.abort();
 }
 
-function attemptsOf(spec: TaskSpec | ErrorJson): number {
+// A sandbox whose worker died is not begun again: what was in it is lost, and its owner has to know.
+function attemptsOf(spec: TaskSpec | SandboxSpec | ErrorJson): number {
+  if ('sandbox' in spec) return 1;
   return ('code' in spec ? undefined : spec.maxAttempts) ?? ATTEMPTS;
+}
+
+function endOf(id: string, { existed, limit, outcome }: HostedEnd): { state: FinalState; failure: ErrorJson } {
+  if (limit) return { state: limit.state, failure: endedSandbox(id, limit.reason).toJSON() };
+  const failure = outcome.error ?? endedSandbox(id, 'it ended').toJSON();
+  if (existed) return { state: 'failed', failure };
+  return { state: isHostTrouble(failure) ? 'lost' : 'refused', failure };
+}
+
+// Data for its client, who makes the same error of it.
+function reasonWhy({ code, context }: Pick<ErrorJson, 'code' | 'context'>): { readonly reason?: string } {
+  const isEnd = code === ENDED && typeof context === 'object' && context !== null && 'reason' in context;
+  return isEnd && typeof context.reason === 'string' ? { reason: context.reason } : {};
+}
+
+function endedSandbox(sandbox: string, reason: string): AcodeError {
+  return new AcodeError(ENDED, { sandbox, reason });
 }
 
 function keysIn(root: string): KeyPair {

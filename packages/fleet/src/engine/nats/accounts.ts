@@ -1,4 +1,4 @@
-// Accounts of a fleet on NATS: one for the fleet itself, one for each tenant, which reaches its own subject of the gates and nothing else.
+// Accounts of a fleet on NATS: one for the fleet itself, one for each tenant, which reaches its own subjects of gates and sandboxes, and nothing else.
 
 import { checkedName } from '../names.ts';
 import { inboxPrefixOf } from './gate-link.ts';
@@ -24,7 +24,7 @@ const MAX_PAYLOAD = 700 * 1024;
  */
 export function accountsConfig({ fleet, users, tenants }: NatsAccounts): string {
   const names = namesOf(checkedName('fleet', fleet));
-  const { control, gate } = names.subject;
+  const { control, gate, exec } = names.subject;
   const own = quoted(`${fleet}-fleet`);
   const streams = [names.tasks, names.states, names.leases, names.logs, names.blobs];
   // Workers and gates use the streams. Only the operator makes, changes and removes them, and tells a host what to do.
@@ -47,9 +47,11 @@ export function accountsConfig({ fleet, users, tenants }: NatsAccounts): string 
   const members = Object.entries(tenants).map(
     ([tenant, user]) => [checkedName('tenant', tenant), checkedUser(user)] as const,
   );
-  const exported = members.map(
-    ([tenant]) =>
-      `      { service: ${quoted(`${gate}.${tenant}.*`)}, accounts: [${quoted(accountOf(fleet, tenant))}] }`,
+  const exported = members.flatMap(([tenant]) =>
+    [gate, exec].map(
+      subject =>
+        `      { service: ${quoted(`${subject}.${tenant}.*`)}, accounts: [${quoted(accountOf(fleet, tenant))}] }`,
+    ),
   );
   return [
     '# Written by `acode fleet tenant`, which replaces it. Beside the configuration of each server, with `include ./accounts.conf` in that.',
@@ -58,12 +60,12 @@ export function accountsConfig({ fleet, users, tenants }: NatsAccounts): string 
     '    jetstream: enabled',
     '    users: [',
     `      { nkey: ${checkedUser(users.operator)} }`,
-    `      { nkey: ${checkedUser(users.gate)}, permissions: { publish: { deny: [${denied}] } } }`,
+    `      { nkey: ${checkedUser(users.gate)}, permissions: { publish: { deny: [${denied}] }, subscribe: { deny: [${quoted(`${exec}.>`)}] } } }`,
     `      { nkey: ${checkedUser(users.worker)}, permissions: { publish: { deny: [${denied}] }, subscribe: { deny: [${quoted(`${gate}.>`)}] } } }`,
     '    ]',
     ...(exported.length === 0 ? [] : ['    exports: [', ...exported, '    ]']),
     '  }',
-    ...members.flatMap(([tenant, user]) => tenantAccount({ fleet, own, gate, tenant, user })),
+    ...members.flatMap(([tenant, user]) => tenantAccount({ fleet, own, services: [gate, exec], tenant, user })),
     '}',
     '',
   ].join('\n');
@@ -72,17 +74,19 @@ export function accountsConfig({ fleet, users, tenants }: NatsAccounts): string 
 function tenantAccount(of: {
   readonly fleet: string;
   readonly own: string;
-  readonly gate: string;
+  /** Subjects of the fleet’s own account that it answers tenants on. */
+  readonly services: readonly string[];
   readonly tenant: string;
   readonly user: string;
 }): string[] {
-  const { fleet, own, gate, tenant, user } = of;
-  const subject = quoted(`${gate}.${tenant}.*`);
+  const { fleet, own, services, tenant, user } = of;
+  const subjects = services.map(subject => quoted(`${subject}.${tenant}.*`));
+  const imports = subjects.map(subject => `{ service: { account: ${own}, subject: ${subject} } }`);
   return [
     `  ${quoted(accountOf(fleet, tenant))}: {`,
     `    limits: { max_connections: ${MAX_CONNECTIONS}, max_subscriptions: ${MAX_SUBSCRIPTIONS}, max_payload: ${MAX_PAYLOAD} }`,
-    `    users: [ { nkey: ${user}, permissions: { publish: { allow: [${subject}] }, subscribe: { allow: [${quoted(`${inboxPrefixOf(tenant)}.>`)}] } } } ]`,
-    `    imports: [ { service: { account: ${own}, subject: ${subject} } } ]`,
+    `    users: [ { nkey: ${user}, permissions: { publish: { allow: [${subjects.join(', ')}] }, subscribe: { allow: [${quoted(`${inboxPrefixOf(tenant)}.>`)}] } } } ]`,
+    `    imports: [ ${imports.join(', ')} ]`,
     '  }',
   ];
 }

@@ -2,9 +2,8 @@
 
 import { JetStreamApiError, JetStreamError, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import type { JetStreamClient, JetStreamManager } from '@nats-io/jetstream';
-import { connect, credsAuthenticator, errors, headers, nkeyAuthenticator } from '@nats-io/transport-node';
-import type { ConnectionOptions, NatsConnection } from '@nats-io/transport-node';
-import { readFile } from 'node:fs/promises';
+import { errors, headers } from '@nats-io/transport-node';
+import type { NatsConnection } from '@nats-io/transport-node';
 import { FLEET_ERRORS } from '../../errors.ts';
 import { HIDE_MS } from '../engine.ts';
 import type {
@@ -13,17 +12,21 @@ import type {
   Lease,
   LogBatch,
   LogKey,
+  MessageHandler,
   QueuedTask,
   Revised,
+  SandboxLease,
   TakeRequest,
   Topic,
   WriteOptions,
 } from '../engine.ts';
-import { hostOf, isLoopback } from '../address.ts';
 import { assertSize } from '../limits.ts';
-import { checkedKey, checkedName } from '../names.ts';
+import { checkedKey, checkedName, leaseName } from '../names.ts';
 import type { TaskKey } from '../names.ts';
 import { paused, reasonOf, retried } from '../retry.ts';
+import { connected } from './connection.ts';
+import type { NatsAccess } from './connection.ts';
+import { askSandbox, execSubject, serveSandbox } from './exec.ts';
 import { followLog } from './log.ts';
 import { ConsumerAway } from './pull.ts';
 import { NOT_STORED, NatsQueue } from './queue.ts';
@@ -36,28 +39,12 @@ import type { FleetNames, StreamSizes, WantedStream } from './streams.ts';
 const WRONG_REVISION = new Set([10_071, 10_164]);
 // One answer of the server; a call is tried again until its own deadline.
 const ANSWER_MS = 5000;
-const CONNECT_MS = 5000;
-const PING_MS = 2000;
 // How often streams are looked for, at most.
 const REMAKE_MS = 1000;
 const UNAVAILABLE = 503;
 const PART_BYTES = 512 * 1024;
 const PARTS = 'Acode-Parts';
 const REPLICAS = 3;
-
-/** How servers are reached, and as whom. */
-export interface NatsAccess {
-  /** Addresses of servers: `nats://one.example:4222`. */
-  readonly servers: readonly string[];
-  /** A file with the credentials of a user. */
-  readonly credentials?: string | undefined;
-  /** The seed of an nkey, in place of a file. */
-  readonly seed?: string | undefined;
-  /** A file with the certificates that the servers’ own are checked against. */
-  readonly caFile?: string | undefined;
-  /** Whether servers on other machines may be reached without encryption. False by default. */
-  readonly unencrypted?: boolean | undefined;
-}
 
 /** Options of an engine on NATS. */
 export interface NatsEngineOptions extends NatsAccess, StreamSizes {
@@ -80,6 +67,7 @@ export interface NatsEngineOptions extends NatsAccess, StreamSizes {
 export class NatsEngine implements FleetEngine {
   readonly kind = 'nats';
   readonly hideMs: number;
+  readonly #access: NatsAccess;
   readonly #connection: NatsConnection;
   readonly #client: JetStreamClient;
   readonly #manager: JetStreamManager;
@@ -89,11 +77,13 @@ export class NatsEngine implements FleetEngine {
   #isRemaking = false;
 
   private constructor(
+    access: NatsAccess,
     connection: NatsConnection,
     manager: JetStreamManager,
     { names, streams, hideMs }: { names: FleetNames; streams: readonly WantedStream[]; hideMs: number },
   ) {
     this.hideMs = hideMs;
+    this.#access = access;
     this.#connection = connection;
     this.#client = jetstream(connection, { timeout: ANSWER_MS });
     this.#manager = manager;
@@ -115,7 +105,7 @@ export class NatsEngine implements FleetEngine {
       const manager = await jetstreamManager(connection, { timeout: ANSWER_MS });
       const streams = streamsOf(names, replicasOf(options, connection), options);
       for (const stream of streams) await called('create the streams', () => ensureStream(manager, stream), signal);
-      return new NatsEngine(connection, manager, { names, streams, hideMs: options.hideMs ?? HIDE_MS });
+      return new NatsEngine(options, connection, manager, { names, streams, hideMs: options.hideMs ?? HIDE_MS });
     } catch (error) {
       await connection.close();
       throw error instanceof JetStreamApiError || error instanceof JetStreamError
@@ -181,27 +171,21 @@ export class NatsEngine implements FleetEngine {
     );
   }
 
-  async renew({ worker, body }: Lease, ttlMs: number, signal?: AbortSignal): Promise<void> {
-    const subject = this.#lease(worker);
+  async renew(lease: Lease | SandboxLease, ttlMs: number, signal?: AbortSignal): Promise<void> {
+    const subject = this.#lease('worker' in lease ? lease.worker : lease);
     const ttl = `${Math.ceil(ttlMs / 1000)}s`;
-    await this.#call('renew', () => this.#client.publish(subject, body, { ttl }), signal, ttlMs);
+    await this.#call('renew', () => this.#client.publish(subject, lease.body, { ttl }), signal, ttlMs);
   }
 
   async leases(signal?: AbortSignal): Promise<Lease[]> {
-    const { leases, subject } = this.#names;
-    return this.#call(
-      'leases',
-      async () => {
-        const { state } = await this.#manager.streams.info(leases, { subjects_filter: `${subject.lease}.>` });
-        const found = await Promise.all(Object.keys(state.subjects ?? {}).map(name => this.#get(leases, name)));
-        return found.flatMap(one =>
-          one
-            ? [{ worker: one.subject.slice(subject.lease.length + 1), body: new TextDecoder().decode(one.data) }]
-            : [],
-        );
-      },
-      signal,
-    );
+    const { lease } = this.#names.subject;
+    return (await this.#leasesOf(`${lease}.*`, signal)).map(([name, body]) => ({ worker: name, body }));
+  }
+
+  async sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]> {
+    const { lease } = this.#names.subject;
+    const found = await this.#leasesOf(`${lease}.${checkedName('tenant', tenant)}.*`, signal);
+    return found.map(([name, body]) => ({ tenant, id: name.slice(tenant.length + 1), body }));
   }
 
   // Asked of the stream’s leader: another server may not have seen the last renewal yet.
@@ -209,9 +193,18 @@ export class NatsEngine implements FleetEngine {
     return (await this.#get(this.#names.leases, this.#lease(worker), signal)) !== null;
   }
 
-  async endLease(worker: string, signal?: AbortSignal): Promise<void> {
-    const filter = this.#lease(worker);
+  async endLease(holder: string | TaskKey, signal?: AbortSignal): Promise<void> {
+    const filter = this.#lease(holder);
     await this.#call('end the lease', () => this.#manager.streams.purge(this.#names.leases, { filter }), signal);
+  }
+
+  // Over a connection of its own: a flood of messages to one sandbox holds up no lease and no other sandbox.
+  serve(sandbox: TaskKey, handler: MessageHandler): Promise<AsyncDisposable> {
+    return serveSandbox(this.#access, execSubject(this.#names, sandbox), handler);
+  }
+
+  ask(sandbox: TaskKey, message: Uint8Array, signal?: AbortSignal): Promise<Uint8Array> {
+    return askSandbox(this.#connection, this.#names, { sandbox, message }, signal);
   }
 
   async appendLog(key: LogKey, { sequence, bytes }: LogBatch, signal?: AbortSignal): Promise<void> {
@@ -328,8 +321,24 @@ export class NatsEngine implements FleetEngine {
     return `${this.#names.subject.state}.${tenant}.${id}`;
   }
 
-  #lease(worker: string): string {
-    return `${this.#names.subject.lease}.${checkedName('worker', worker)}`;
+  #lease(holder: string | TaskKey): string {
+    return `${this.#names.subject.lease}.${leaseName(holder)}`;
+  }
+
+  // Names and bodies of the leases that hold, below a subject.
+  #leasesOf(filter: string, signal?: AbortSignal): Promise<(readonly [name: string, body: string])[]> {
+    const { leases, subject } = this.#names;
+    return this.#call(
+      'leases',
+      async () => {
+        const { state } = await this.#manager.streams.info(leases, { subjects_filter: filter });
+        const found = await Promise.all(Object.keys(state.subjects ?? {}).map(name => this.#get(leases, name)));
+        return found.flatMap(one =>
+          one ? [[one.subject.slice(subject.lease.length + 1), new TextDecoder().decode(one.data)] as const] : [],
+        );
+      },
+      signal,
+    );
   }
 
   #log(key: LogKey): string {
@@ -362,50 +371,6 @@ function assertMonitored({ monitors = [], unsynced }: NatsEngineOptions, engine:
 
 function replicasOf({ replicas }: NatsEngineOptions, { info }: NatsConnection): number {
   return replicas ?? (info?.cluster === undefined ? 1 : REPLICAS);
-}
-
-/** Connects to one of the servers, and again whenever that is lost. */
-export async function connected(options: NatsAccess & { readonly inboxPrefix?: string }): Promise<NatsConnection> {
-  const { servers, credentials, seed, inboxPrefix } = options;
-  const isEncrypted = mustEncrypt(options);
-  const parts: ConnectionOptions = {
-    servers: [...servers],
-    name: 'acode',
-    timeout: CONNECT_MS,
-    // A fleet outlives its servers’ restarts: a client that gave up would need a person.
-    maxReconnectAttempts: -1,
-    reconnectTimeWait: 250,
-    reconnectJitter: 250,
-    reconnectJitterTLS: 250,
-    // A server that hangs is left long before a lease ends.
-    pingInterval: PING_MS,
-    maxPingOut: 2,
-    noAsyncTraces: true,
-    ...(inboxPrefix === undefined ? {} : { inboxPrefix }),
-    ...encryptionOf(options, isEncrypted),
-    ...(credentials === undefined ? {} : { authenticator: credsAuthenticator(await readFile(credentials)) }),
-    ...(seed === undefined ? {} : { authenticator: nkeyAuthenticator(new TextEncoder().encode(seed)) }),
-  };
-  try {
-    return await connect(parts);
-  } catch (cause) {
-    const engine = servers.join(', ');
-    if (isEncrypted && cause instanceof errors.ConnectionError && cause.message.includes('support'))
-      throw FLEET_ERRORS.create('ACODE-FLT-023', { engine }, { cause });
-    throw FLEET_ERRORS.create('ACODE-FLT-001', { engine, reason: reasonOf(cause) }, { cause });
-  }
-}
-
-function encryptionOf({ caFile, unencrypted }: NatsAccess, isEncrypted: boolean): Partial<ConnectionOptions> {
-  // With it the client refuses a server that offers none.
-  if (isEncrypted) return { tls: caFile === undefined ? {} : { caFile } };
-  // A server of this machine may name others of its cluster, to which this connection would go on without encryption.
-  return { ignoreClusterUpdates: unencrypted !== true };
-}
-
-function mustEncrypt({ servers, caFile, unencrypted }: NatsAccess): boolean {
-  if (caFile !== undefined || servers.some(server => server.startsWith('tls:'))) return true;
-  return unencrypted !== true && !servers.every(server => isLoopback(hostOf(server)));
 }
 
 function called<Value>(

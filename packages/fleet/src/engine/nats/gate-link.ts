@@ -6,9 +6,11 @@ import { FLEET_ERRORS } from '../../errors.ts';
 import type { GateHandler, GateLink } from '../link.ts';
 import { checkedName } from '../names.ts';
 import { reasonOf } from '../retry.ts';
-import { connected } from './engine.ts';
-import type { NatsAccess } from './engine.ts';
+import { connected } from './connection.ts';
+import type { NatsAccess } from './connection.ts';
+import { askSandbox } from './exec.ts';
 import { namesOf } from './streams.ts';
+import type { FleetNames } from './streams.ts';
 
 const ANSWER_MS = 15_000;
 const FIND_MS = 3000;
@@ -26,20 +28,22 @@ export interface NatsLinkOptions extends NatsAccess {
 /** The way of a tenant to the gates of its fleet. It stays with one gate for as long as that answers. */
 export class NatsGateLink implements GateLink {
   readonly #connection: NatsConnection;
-  readonly #subject: string;
+  readonly #names: FleetNames;
+  readonly #tenant: string;
   #gate: string | null = null;
 
-  private constructor(connection: NatsConnection, subject: string) {
+  private constructor(connection: NatsConnection, names: FleetNames, tenant: string) {
     this.#connection = connection;
-    this.#subject = subject;
+    this.#names = names;
+    this.#tenant = tenant;
   }
 
   /** Connects. */
   static async open(options: NatsLinkOptions): Promise<NatsGateLink> {
     const tenant = checkedName('tenant', options.tenant);
-    const { gate } = namesOf(checkedName('fleet', options.fleet)).subject;
+    const names = namesOf(checkedName('fleet', options.fleet));
     const connection = await connected({ ...options, inboxPrefix: inboxPrefixOf(tenant) });
-    return new NatsGateLink(connection, `${gate}.${tenant}`);
+    return new NatsGateLink(connection, names, tenant);
   }
 
   async call(message: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
@@ -57,6 +61,11 @@ export class NatsGateLink implements GateLink {
     }
   }
 
+  // Past the gates: the tenant’s account may send to its own sandboxes.
+  ask(id: string, message: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    return askSandbox(this.#connection, this.#names, { sandbox: { tenant: this.#tenant, id }, message }, signal);
+  }
+
   async close(): Promise<void> {
     await this.#connection.close();
   }
@@ -66,7 +75,8 @@ export class NatsGateLink implements GateLink {
       signal.addEventListener('abort', () => reject(new Error('cancelled')), { once: true }),
     );
     cancelled.catch(() => undefined);
-    const answer = this.#connection.request(`${this.#subject}.${to}`, message, { timeout });
+    const subject = `${this.#names.subject.gate}.${this.#tenant}.${to}`;
+    const answer = this.#connection.request(subject, message, { timeout });
     answer.catch(() => undefined);
     return (await Promise.race([answer, cancelled])).data;
   }

@@ -18,7 +18,7 @@ export interface FleetNames {
   readonly logs: string;
   readonly blobs: string;
   readonly subject: Readonly<
-    Record<'task' | 'state' | 'lease' | 'log' | 'blob' | 'notice' | 'control' | 'gate', string>
+    Record<'task' | 'state' | 'lease' | 'log' | 'blob' | 'notice' | 'control' | 'gate' | 'exec', string>
   >;
 }
 
@@ -42,6 +42,7 @@ export function namesOf(fleet: string): FleetNames {
       // What only the operator may send: no worker and no tenant.
       control: `${fleet}.ctl`,
       gate: `${fleet}.gate`,
+      exec: `${fleet}.exec`,
     },
   };
 }

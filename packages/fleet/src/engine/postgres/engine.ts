@@ -1,26 +1,29 @@
-// Engine on PostgreSQL: for teams that run one already. Tables for tasks, states, leases, logs and blobs; LISTEN as wake-up.
+// Engine on PostgreSQL: for teams that run one already. Tables for tasks, states, leases, logs, blobs and messages; LISTEN as wake-up.
 
+import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import { DatabaseError, Pool } from 'pg';
 import type { PoolConfig, QueryResultRow } from 'pg';
 import { FLEET_ERRORS } from '../../errors.ts';
-import { BLOB_KEEP_MS, HIDE_MS, LOG_KEEP_MS, MAX_WAIT_MS } from '../engine.ts';
+import { ANSWER_MS as EXEC_MS, BLOB_KEEP_MS, HIDE_MS, LOG_KEEP_MS, MAX_WAIT_MS } from '../engine.ts';
 import type {
   Delivery,
   FleetEngine,
   Lease,
   LogBatch,
   LogKey,
+  MessageHandler,
   QueuedTask,
   Revised,
+  SandboxLease,
   TakeRequest,
   Topic,
   WriteOptions,
 } from '../engine.ts';
 import { isLoopback } from '../address.ts';
 import { assertSize } from '../limits.ts';
-import { PRIORITIES, checkedKey, checkedName } from '../names.ts';
+import { PRIORITIES, checkedKey, checkedName, leaseName } from '../names.ts';
 import type { TaskKey } from '../names.ts';
 import { reasonOf, retried } from '../retry.ts';
 import { Notices } from './notices.ts';
@@ -260,12 +263,12 @@ export class PostgresEngine implements FleetEngine {
     return rows[0] ? Number(rows[0].revision) : null;
   }
 
-  async renew({ worker, body }: Lease, ttlMs: number, signal?: AbortSignal): Promise<void> {
+  async renew(lease: Lease | SandboxLease, ttlMs: number, signal?: AbortSignal): Promise<void> {
     await this.#query(
       'renew',
       `insert into $.lease values ($1, $2, now() + $3 * interval '1 ms')
        on conflict (worker) do update set body = excluded.body, until = excluded.until`,
-      [checkedName('worker', worker), body, ttlMs],
+      [leaseName('worker' in lease ? lease.worker : lease), lease.body, ttlMs],
       signal,
       ttlMs,
     );
@@ -274,10 +277,20 @@ export class PostgresEngine implements FleetEngine {
   async leases(signal?: AbortSignal): Promise<Lease[]> {
     return this.#query<Lease & QueryResultRow>(
       'leases',
-      'select worker, body from $.lease where until > now()',
+      "select worker, body from $.lease where until > now() and strpos(worker, '.') = 0",
       [],
       signal,
     );
+  }
+
+  async sandboxes(tenant: string, signal?: AbortSignal): Promise<SandboxLease[]> {
+    const rows = await this.#query<Lease & QueryResultRow>(
+      'leases',
+      'select worker, body from $.lease where until > now() and starts_with(worker, $1)',
+      [`${checkedName('tenant', tenant)}.`],
+      signal,
+    );
+    return rows.map(({ worker, body }) => ({ tenant, id: worker.slice(tenant.length + 1), body }));
   }
 
   async isLeased(worker: string, signal?: AbortSignal): Promise<boolean> {
@@ -290,8 +303,62 @@ export class PostgresEngine implements FleetEngine {
     return rows.length > 0;
   }
 
-  async endLease(worker: string, signal?: AbortSignal): Promise<void> {
-    await this.#query('end the lease', 'delete from $.lease where worker = $1', [worker], signal);
+  async endLease(holder: string | TaskKey, signal?: AbortSignal): Promise<void> {
+    await this.#query('end the lease', 'delete from $.lease where worker = $1', [leaseName(holder)], signal);
+  }
+
+  // The listener has the number of a message, and takes the message from its table: a notice has no room for one.
+  serve(sandbox: TaskKey, handler: MessageHandler): Promise<AsyncDisposable> {
+    const { tenant, id } = checkedKey(sandbox);
+    const answered = async (number: string): Promise<void> => {
+      const [row] = await this.#query<{ message: Uint8Array }>(
+        'exec',
+        'select message from $.message where number = $1 and tenant = $2 and sandbox = $3',
+        [number, tenant, id],
+      );
+      const answer = row && (await handler(row.message));
+      if (!answer) return;
+      await this.#query(
+        'exec',
+        'with told as (update $.message set answer = $2 where number = $1) select pg_notify($3, $4)',
+        [number, Buffer.from(answer), this.#channel(), `answer:${number} `],
+      );
+    };
+    const heard = (number: string): void => void answered(number).catch(() => undefined);
+    return this.#notices.listen(`exec:${tenant}.${id}`, heard);
+  }
+
+  async ask(sandbox: TaskKey, message: Uint8Array, signal?: AbortSignal): Promise<Uint8Array> {
+    const { tenant, id } = checkedKey(sandbox);
+    assertSize('The message', message);
+    const number = randomUUID();
+    const end = performance.now() + EXEC_MS;
+    await using answered = await this.#wakeUp(`answer:${number}`);
+    let next = answered.next();
+    await this.#query(
+      'exec',
+      `with made as (insert into $.message (number, tenant, sandbox, message) values ($1, $2, $3, $4))
+       select pg_notify($5, $6)`,
+      [number, tenant, id, Buffer.from(message), this.#channel(), `exec:${tenant}.${id} ${number}`],
+      signal,
+    );
+    try {
+      while (performance.now() < end) {
+        await Promise.race([next, paused(LOOK_MS, signal)]);
+        signal?.throwIfAborted();
+        next = answered.next();
+        const [row] = await this.#query<{ answer: Uint8Array }>(
+          'exec',
+          'select answer from $.message where number = $1 and answer is not null',
+          [number],
+          signal,
+        );
+        if (row) return row.answer;
+      }
+    } finally {
+      await this.#query('exec', 'delete from $.message where number = $1', [number]).catch(() => undefined);
+    }
+    throw FLEET_ERRORS.create('ACODE-FLT-050', { sandbox: id, reason: 'no answer in time' });
   }
 
   async appendLog(key: LogKey, { sequence, bytes }: LogBatch, signal?: AbortSignal): Promise<void> {
@@ -404,6 +471,7 @@ export class PostgresEngine implements FleetEngine {
     await this.#query('sweep', 'delete from $.lease where until < now()', []);
     await this.#query('sweep', 'delete from $.blob where until < now()', []);
     await this.#query('sweep', 'delete from $.state where forget_at < now()', []);
+    await this.#query('sweep', "delete from $.message where at < now() - $1 * interval '1 ms'", [2 * EXEC_MS]);
     await this.#query('sweep', "delete from $.log where at < now() - $1 * interval '1 ms'", [LOG_KEEP_MS]);
   }
 

@@ -65,9 +65,8 @@ async function create(client: PoolClient, schema: string): Promise<void> {
         found: String(version),
         needed: String(VERSION),
       });
-    return;
-  }
-  await client.query(tables(schema));
+  } else await client.query(tables(schema));
+  await client.query(messages(schema));
 }
 
 function tables(schema: string): string {
@@ -95,6 +94,16 @@ create table "${schema}".log (
 create index log_at on "${schema}".log using brin (at);
 create table "${schema}".blob (
   tenant text not null, hash text not null, bytes bytea not null, until timestamptz not null, primary key (tenant, hash)
+);
+`;
+}
+
+// Messages to sandboxes and their answers. A crash of the server may empty this table: who waits for an answer asks again.
+function messages(schema: string): string {
+  return `
+create unlogged table if not exists "${schema}".message (
+  number uuid primary key, tenant text not null, sandbox text not null, message bytea not null, answer bytea,
+  at timestamptz not null default now()
 );
 `;
 }
