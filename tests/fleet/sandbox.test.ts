@@ -27,6 +27,8 @@ import { signedCall, verifiedAnswer } from '../../packages/fleet/src/exec/protoc
 import { BIN } from '../cli/bench.ts';
 import { images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';
+import { ENGINES } from './engines.ts';
+import type { EnginePlace } from './engines.ts';
 import { NatsServers, PostgresServer, withoutServers } from './servers.ts';
 
 const PROGRAM = new URL('worker-program.mjs', import.meta.url).pathname;
@@ -239,10 +241,10 @@ describe.skipIf(withoutEngines || withoutServers)('a persistent sandbox of a fle
       // The control: the same call, the same way, with the key of the tenant.
       expect(await asked(signedCall(key, call, { keys: acmes }))).toEqual({ value: { size: 'secret\n'.length } });
       // And a gate cannot put itself in the place of a sandbox.
-      const denied = new Promise<string>(resolve => {
-        fleet.subscribe('acode.exec.>', { callback: error => resolve(String(error)) });
-      });
-      expect(await denied).toMatch(/Permissions Violation/);
+      let denied = '';
+      fleet.subscribe('acode.exec.>', { callback: error => void (denied = String(error)) });
+      await fleet.flush();
+      await expect.poll(() => denied, { timeout: WAIT_MS }).toMatch(/Permissions Violation/);
     });
   });
 
@@ -316,3 +318,52 @@ describe.skipIf(withoutEngines || withoutServers)('a persistent sandbox of a fle
     expect(await (await acme.connect('box')).run('cat left.txt')).toMatchObject({ stdout: 'kept\n' });
   });
 });
+
+describe.skipIf(withoutEngines || withoutServers).each(['nats', 'postgres'] as const)(
+  'a persistent sandbox of a fleet whose server on %s is killed and starts again',
+  kind => {
+    let top: string;
+    let place: EnginePlace;
+    let worker: Worker;
+    let fleet: Fleet;
+    const keys = makeKeys();
+    beforeAll(async () => {
+      top = mkdtempSync('/var/tmp/acode-fleet-');
+      place = await ENGINES[kind]();
+      const [root, runtime] = [join(top, 'root'), join(top, 'run')];
+      mkdirSync(root);
+      const tenants = { acme: { keys: [keys.publicKey] } };
+      const own = { images: [images.busybox], warm: 0, socket: mainEngine.socket, tenants };
+      worker = await Worker.start({
+        file: workerFileFrom({ engine: { postgres: { url: 'postgres://nowhere' } }, ...own }, 'host'),
+        engine: await place.open({ fleet: 'restarted' }),
+        root,
+        runtime,
+        // The server is back before a lease is over, however slow this machine is.
+        lease: { leaseMs: 300_000, renewMs: 1000 },
+      });
+      const engine = await place.open({ fleet: 'restarted' });
+      fleet = await Fleet.open({ engine, tenant: 'acme', keys, workers: [worker.publicKey] });
+    });
+    afterAll(async () => {
+      await fleet?.close();
+      await worker?.close(0);
+      await place?.[Symbol.asyncDispose]();
+      rmSync(top, { recursive: true, force: true });
+    });
+
+    it('goes on, with the command that ran in it and its input', async () => {
+      const sandbox = await fleet.create({ id: `kept-${kind}` });
+      const running = await sandbox.spawn('echo before; read line; echo "$line"');
+      const printed = running.stdout[Symbol.asyncIterator]();
+      const next = async (): Promise<string> => Buffer.from((await printed.next()).value ?? '').toString();
+      expect(await next()).toBe('before\n');
+      await place.restart?.();
+      await running.write('after\n');
+      expect(await next()).toBe('after\n');
+      expect(await running.result).toMatchObject({ exitCode: 0 });
+      await sandbox.kill();
+      expect(await sandboxesOf(sandbox.id)).toBe(0);
+    });
+  },
+);
