@@ -124,6 +124,9 @@ describe.skipIf(withoutEngines || withoutServers)('acode fleet', () => {
     expect(unknown).toMatchObject({ status: 1 });
     expect(unknown.stderr).toContain('acode fleet list');
     expect(await fleet('exec', 'box')).toMatchObject({ status: 2 });
+    const late = await fleet('exec', 'box', '--timeout', '5', '--', 'true');
+    expect(late).toMatchObject({ status: 2 });
+    expect(late.stderr).toContain('`acode fleet exec --timeout 5 box -- true`');
     expect((await fleet('creat')).stderr).toContain('create');
     expect(await fleet('kill', 'box', 'bix')).toMatchObject({ status: 1 });
     expect((await fleet('kill', 'box')).stdout.toString()).toBe('box\n');

@@ -130,7 +130,7 @@ const FORMS: Readonly<Record<string, readonly [argv: readonly string[], schema: 
   'fleet logs': [['none'], 'acode.error/1', ERROR],
   'fleet cancel': [['none'], 'acode.error/1', ERROR],
   'fleet create': [['--empty'], 'acode.error/1', ERROR],
-  'fleet exec': [['none', 'true'], 'acode.error/1', ERROR],
+  'fleet exec': [['--', 'none'], 'acode.error/1', ERROR],
   'fleet list': [[], 'acode.error/1', ERROR],
   'fleet kill': [['none'], 'acode.error/1', ERROR],
   'fleet status': [[], 'acode.error/1', ERROR],

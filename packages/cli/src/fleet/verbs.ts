@@ -118,11 +118,22 @@ export async function exec(
   { file, timeout: timeoutMs, stdin, ...options }: ExecOptions,
   flags: readonly string[],
 ): Promise<number> {
+  if (argv[0]?.startsWith('-') === true) throw optionsBehind(call, sandbox, argv);
   const called = `${call.called} ${quoted(sandbox)}`;
   const command = commandOf({ before: argv, after: call.argv, called, options: flags });
   const env = await environmentOf(options, { env: call.io.env, here: call.io.cwd() });
   const request = { verb: 'exec', ...withFile(call, file), sandbox, command, env, timeoutMs, stdin: stdin === true };
   return askFleet(call, request, shown(call, nothing), stdin === true);
+}
+
+function optionsBehind({ called, argv: after }: Call, sandbox: string, argv: readonly string[]): UsageError {
+  const [options, command] = after
+    ? [argv.map(quoted).join(' '), `-- ${after.map(quoted).join(' ')}`]
+    : ['[options]', '"<line>"'];
+  return new UsageError(
+    'Options stand before the name of the sandbox.',
+    `Write \`${called} ${options} ${quoted(sandbox)} ${command}\`.`,
+  );
 }
 
 /** `acode fleet list`. */
