@@ -264,7 +264,11 @@ function wireOf(transport: Transport): { wire: WireTransport; transfer: Transfer
   const { pipe } = transport;
   if (!(pipe instanceof Duplex)) return { wire: { kind: 'frames', pipe }, transfer: [pipe] };
   const { port1, port2 } = new MessageChannel();
-  pipe.on('data', (chunk: Buffer) => port1.postMessage(chunk));
+  // A copy that is given away: sent as it is, all of the memory that it is a part of would be copied.
+  pipe.on('data', (chunk: Buffer) => {
+    const own = new Uint8Array(chunk);
+    port1.postMessage(own, [own.buffer]);
+  });
   pipe.once('close', () => port1.close()).on('error', () => pipe.destroy());
   pipe.once('end', () => pipe.destroy());
   port1.on('message', (chunk: Uint8Array) => void pipe.write(chunk));

@@ -71,15 +71,15 @@ export class Frames {
   /** Sends a frame. */
   send(stream: number, type: 'data' | 'end' | 'reset' | 'credit', payload: Uint8Array = new Uint8Array()): void {
     if (this.#isClosed) return;
-    const frame = Buffer.allocUnsafe(HEADER + payload.length);
+    // Memory of its own, so that a port can give it away.
+    const frame = Buffer.allocUnsafeSlow(HEADER + payload.length);
     frame.writeUInt32LE(stream, 0);
     frame[4] = { data: DATA, end: END, reset: RESET, credit: CREDIT }[type] ?? 0;
     frame[5] = 0;
     frame.writeUInt16LE(payload.length, 6);
     frame.set(payload, HEADER);
     if (this.#pipe instanceof Duplex) this.#pipe.write(frame);
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a port between threads, not a window
-    else this.#pipe.postMessage(frame);
+    else this.#pipe.postMessage(frame, [frame.buffer]);
   }
 
   /** Whether the pipe is full. The streams are told when it is not any more. */
