@@ -5,6 +5,7 @@ import type { ChildProcess } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Fleet, NatsEngine, PostgresEngine, makeKeys } from '@acode/fleet';
+import type { FleetEngine } from '@acode/fleet';
 import { connect } from '@nats-io/transport-node';
 import { NatsServers, PostgresServer } from '../../tests/fleet/servers.ts';
 import { Host, pause } from './hosts.ts';
@@ -43,6 +44,8 @@ export interface FleetSettings {
   /** How many workers of tasks that do nothing each host has. */
   readonly fakeWorkers?: number;
   readonly logBytes?: number;
+  /** Whether the connections of hosts can be cut, and so go through a proxy. */
+  readonly canCut?: boolean;
 }
 
 /** A fleet with everything that it needs, on this machine. */
@@ -89,7 +92,7 @@ export class TestFleet implements AsyncDisposable {
       // The first client creates the streams.
       await made.client();
       for (let at = 0; at < HOSTS; at += 1) made.hosts.push(made.#host(`host${at}`));
-      await Promise.all(made.hosts.map(host => host.start(made.#ports())));
+      await Promise.all(made.hosts.map(host => host.start(made.#ports(), settings.canCut ?? true)));
     } catch (error) {
       await made[Symbol.asyncDispose]();
       throw error;
@@ -97,11 +100,16 @@ export class TestFleet implements AsyncDisposable {
     return made;
   }
 
+  /** The engine, by a connection of its own. */
+  async engine(): Promise<FleetEngine> {
+    return this.nats
+      ? NatsEngine.open({ ...this.#sizes, fleet: FLEET, servers: this.nats.urls, monitors: this.nats.monitors })
+      : PostgresEngine.open({ fleet: FLEET, url: this.postgres?.url ?? '' });
+  }
+
   /** A client of the fleet, with a connection of its own. */
   async client(): Promise<Fleet> {
-    const engine = this.nats
-      ? await NatsEngine.open({ ...this.#sizes, fleet: FLEET, servers: this.nats.urls, monitors: this.nats.monitors })
-      : await PostgresEngine.open({ fleet: FLEET, url: this.postgres?.url ?? '' });
+    const engine = await this.engine();
     const fleet = await Fleet.open({ engine, tenant: TENANT, keys: this.#keys });
     this.#clients.push(fleet);
     return fleet;

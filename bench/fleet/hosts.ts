@@ -106,8 +106,9 @@ export class Host implements AsyncDisposable {
     this.#pools = pools;
   }
 
-  async start(ports: readonly number[]): Promise<void> {
-    if (this.proxies.length === 0)
+  async start(ports: readonly number[], canCut: boolean): Promise<void> {
+    if (!canCut) this.#ports = [...ports];
+    else if (this.proxies.length === 0)
       for (const port of ports) {
         const made = await Proxy.to(port);
         this.proxies.push(made.proxy);

@@ -18,6 +18,8 @@ export interface LoadOptions {
   /** How many at once. */
   readonly inFlight: number;
   readonly commandOf: (id: string, at: number) => string | readonly string[];
+  /** Whether the client makes the ids, so that a repeated call is another task. */
+  readonly hasOwnIds?: boolean;
   /** No task is waited for longer than until then, in milliseconds from the beginning. */
   readonly deadlineMs: number;
 }
@@ -73,7 +75,8 @@ export class Load {
   async #end(id: string, command: string | readonly string[], signal: AbortSignal): Promise<TaskEnd> {
     for (;;)
       try {
-        const task = await this.options.fleet.submit(command, { id, pool: this.options.pool }, signal);
+        const { fleet, pool, hasOwnIds } = this.options;
+        const task = await fleet.submit(command, hasOwnIds ? { pool } : { id, pool }, signal);
         return await task.end(signal);
       } catch (error) {
         if (!(error instanceof AcodeError) || !AGAIN.has(error.code) || signal.aborted) throw error;

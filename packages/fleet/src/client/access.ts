@@ -1,14 +1,15 @@
 // Access of a client to the tasks of its tenant: straight to the engine, for programs that the operator trusts.
 
-import type { FleetEngine, LogBatch, LogKey, QueuedTask, SandboxLease } from '../engine/engine.ts';
+import type { FleetEngine, LogBatch, LogKey, SandboxLease } from '../engine/engine.ts';
 import type { TaskKey } from '../engine/names.ts';
 import type { TaskState } from '../tasks/state.ts';
 import { FleetTasks } from '../tasks/tasks.ts';
+import type { NewTask } from '../tasks/tasks.ts';
 
 /** What a client does with the tasks of one tenant. Every call has a deadline, and can be repeated. */
 export interface TaskAccess {
   /** Queues a task; `present` where it is in the queue already, or its result is kept. */
-  submit(task: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'>;
+  submit(task: NewTask, signal?: AbortSignal): Promise<'queued' | 'present'>;
   /** Whether the queue has the task. */
   isQueued(key: TaskKey, pool: string, signal?: AbortSignal): Promise<boolean>;
   /** The state of a task; null where none was written. */
@@ -41,7 +42,7 @@ export class DirectAccess implements TaskAccess {
     this.#tasks = new FleetTasks(engine);
   }
 
-  submit(task: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
+  submit(task: NewTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
     return this.#tasks.submit(task, signal);
   }
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { CommandRunner, RunResult } from '@acode/sandbox';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Delivery } from '../engine/engine.ts';
 import { MemoryEngine } from '../engine/memory.ts';
 import { encodePiece } from '../tasks/log-pieces.ts';
@@ -74,6 +74,20 @@ describe('a client of a fleet', () => {
 
   const open = (more: object = {}): Promise<Fleet> =>
     Fleet.open({ engine, tenant: 'acme', keys, workers: [workerKeys.publicKey], ...more });
+
+  it('looks for a task that it has just queued when it hears of it, and not before', async () => {
+    await using fleet = await open();
+    const read = vi.spyOn(engine, 'read');
+    const task = await fleet.submit(['echo']);
+    expect(read).not.toHaveBeenCalled();
+    await echo.work();
+    read.mockClear();
+    expect((await task.end()).state).toBe('succeeded');
+    expect(read).toHaveBeenCalledOnce();
+    // The control: one with an id of the caller’s may be there already.
+    await fleet.submit(['echo'], { id: 'named' });
+    expect(read).toHaveBeenCalledTimes(2);
+  });
 
   it('runs a command as any runner does, with its input and both streams', async () => {
     const fleet = await open();

@@ -5,7 +5,7 @@ import type { Readable } from 'node:stream';
 import { AcodeError } from '@acode/sandbox';
 import type { Command, CommandRunner, RunResult, RunnerRequest, RunningCommand } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
-import type { FleetEngine, QueuedTask } from '../engine/engine.ts';
+import type { FleetEngine } from '../engine/engine.ts';
 import type { GateLink } from '../engine/link.ts';
 import { checkedKey } from '../engine/names.ts';
 import type { TaskKey } from '../engine/names.ts';
@@ -18,6 +18,7 @@ import type { KeyPair } from '../tasks/signature.ts';
 import { MAX_STDIN, parseSpec } from '../tasks/spec.ts';
 import type { FleetCreateRequest, SandboxSpec, TaskRequest, TaskSpec } from '../tasks/spec.ts';
 import { isFinal } from '../tasks/state.ts';
+import type { NewTask } from '../tasks/tasks.ts';
 import { DirectAccess } from './access.ts';
 import type { TaskAccess } from './access.ts';
 import { readFleetFile } from './file.ts';
@@ -38,7 +39,7 @@ const LOOK_MS = 2000;
 
 /** A task as it is sent, with its workspace. */
 interface SignedTask {
-  readonly task: QueuedTask;
+  readonly task: NewTask;
   readonly workspace: Uint8Array | null;
 }
 
@@ -78,6 +79,9 @@ export interface FleetSubmitter {
   readonly outbox?: string | undefined;
 }
 
+/** Notices that are kept for tasks that nobody waits for yet. */
+const MAX_MISSED = 1000;
+
 /** What {@link Fleet.run} takes with a command: what every runner takes, and what a task may say. */
 export type FleetRunRequest = RunnerRequest & Omit<TaskRequest, 'stdin' | 'cwd' | 'env'>;
 
@@ -97,6 +101,8 @@ export class Fleet implements CommandRunner, AsyncDisposable {
   readonly #options: FleetSubmitter;
   readonly #outbox: Outbox | null;
   readonly #wakers = new Map<string, Set<() => void>>();
+  /** Tasks that changed while nobody waited for them, the latest ones. */
+  readonly #missed = new Set<string>();
   #listening: Promise<AsyncDisposable> | null = null;
 
   private constructor(access: TaskAccess, options: FleetSubmitter) {
@@ -124,8 +130,10 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     const entry: OutboxEntry = { ...task, workspace: workspace && hashOf(workspace) };
     // Before it is sent: a process that dies now has submitted it all the same.
     this.#outbox?.add(entry, workspace);
-    await this.#send(signedTask, signal);
-    return this.#task({ tenant: entry.tenant, id: entry.id }, entry, workspace);
+    const isNew = request.id === undefined;
+    const hears = isNew && (await this.#listens());
+    await this.#send({ ...signedTask, task: { ...task, isNew } }, signal);
+    return this.#task({ tenant: entry.tenant, id: entry.id }, entry, workspace, hears);
   }
 
   /** A task that was submitted before, perhaps by another process. */
@@ -246,7 +254,7 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     return { access: this.#access, key, keys, workers };
   }
 
-  #task(key: TaskKey, entry: OutboxEntry | null, workspace: Uint8Array | null): FleetTask {
+  #task(key: TaskKey, entry: OutboxEntry | null, workspace: Uint8Array | null, isNew = false): FleetTask {
     // A task that the queue has is not lost, whatever its state says.
     const repair = async (kept: OutboxEntry, signal?: AbortSignal): Promise<void> => {
       if (await this.#access.isQueued(key, kept.pool, signal)) return;
@@ -257,6 +265,7 @@ export class Fleet implements CommandRunner, AsyncDisposable {
       access: this.#access,
       key,
       workers: this.#options.workers,
+      isNew,
       repair: entry && (signal => repair(entry, signal)),
       noticed: id => this.#noticed(id),
       waiting: () => this.#wakers.size,
@@ -264,18 +273,35 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     });
   }
 
-  // One subscription for all tasks.
+  // One subscription for all tasks; false where there is none.
+  async #listens(): Promise<boolean> {
+    this.#listening ??= this.#access.listen(this.#options.tenant, changed => this.#changed(changed));
+    return (await this.#listening.catch(() => (this.#listening = null))) !== null;
+  }
+
+  #changed(id: string): void {
+    const wakers = this.#wakers.get(id);
+    for (const wake of wakers ?? []) wake();
+    if (wakers) return;
+    this.#missed.add(id);
+    const [oldest = ''] = this.#missed;
+    if (this.#missed.size > MAX_MISSED) this.#missed.delete(oldest);
+  }
+
   async #noticed(id: string): Promise<Noticed> {
-    this.#listening ??= this.#access.listen(this.#options.tenant, changed => {
-      for (const wake of this.#wakers.get(changed) ?? []) wake();
-    });
-    await this.#listening.catch(() => (this.#listening = null));
+    await this.#listens();
+    let isMissed = this.#missed.delete(id);
     let wake: () => void = () => undefined;
     const wakers = this.#wakers.get(id) ?? new Set();
     const noticed = (): void => wake();
     this.#wakers.set(id, wakers.add(noticed));
     return {
-      next: () => new Promise<void>(resolve => (wake = resolve)),
+      next: () =>
+        new Promise<void>(resolve => {
+          wake = resolve;
+          if (isMissed) resolve();
+          isMissed = false;
+        }),
       [Symbol.dispose]: () => {
         wakers.delete(noticed);
         if (wakers.size === 0) this.#wakers.delete(id);

@@ -2,7 +2,7 @@
 
 import { AcodeError, errorOfOtherTable } from '@acode/sandbox';
 import { FLEET_ERRORS } from '../errors.ts';
-import type { LogBatch, LogKey, QueuedTask, SandboxLease } from '../engine/engine.ts';
+import type { LogBatch, LogKey, SandboxLease } from '../engine/engine.ts';
 import { answerSchema, decodeFrame, encodeFrame } from '../engine/frame.ts';
 import type { GateLink } from '../engine/link.ts';
 import { checkedName } from '../engine/names.ts';
@@ -12,6 +12,7 @@ import { PART_BYTES, answers } from '../gate/protocol.ts';
 import type { GateRequest } from '../gate/protocol.ts';
 import { parseState } from '../tasks/state.ts';
 import type { TaskState } from '../tasks/state.ts';
+import type { NewTask } from '../tasks/tasks.ts';
 import type { TaskAccess } from './access.ts';
 
 const ONE_CALL_MS = 15_000;
@@ -33,8 +34,11 @@ export class GateAccess implements TaskAccess {
     return (await this.#call({ verb: 'hello' }, signal)).value.gate;
   }
 
-  async submit({ id, pool, priority, body }: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
-    return (await this.#call({ verb: 'submit', id, pool, priority, body }, signal)).value.is;
+  async submit(
+    { id, pool, priority, body, isNew = false }: NewTask,
+    signal?: AbortSignal,
+  ): Promise<'queued' | 'present'> {
+    return (await this.#call({ verb: 'submit', id, pool, priority, body, isNew }, signal)).value.is;
   }
 
   async isQueued({ id }: TaskKey, pool: string, signal?: AbortSignal): Promise<boolean> {

@@ -83,6 +83,8 @@ export interface TaskParts {
   readonly key: TaskKey;
   /** Public keys of workers whose results are taken; absent: those of all. */
   readonly workers: readonly string[] | undefined;
+  /** It was queued just now, by whoever hears every notice about it: there is nothing to look for before the first one. */
+  readonly isNew: boolean;
   /** Queues it again if the fleet has lost it; null where this process did not keep it. */
   readonly repair: ((signal?: AbortSignal) => Promise<void>) | null;
   /** Waits until something happens to the task. */
@@ -102,9 +104,11 @@ export interface Noticed extends Disposable {
 /** A task of a fleet. */
 export class SubmittedTask implements FleetTask {
   readonly #parts: TaskParts;
+  #isNew: boolean;
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
+    this.#isNew = parts.isNew;
   }
 
   get id(): string {
@@ -162,12 +166,14 @@ export class SubmittedTask implements FleetTask {
   // A task that is nowhere was lost with a stream: it is queued again, which changes nothing where it was not.
   async #final(signal?: AbortSignal): Promise<TaskState> {
     const { key, access, repair, noticed } = this.#parts;
+    const waitsFirst = this.#isNew;
+    this.#isNew = false;
     using notices = await noticed(key.id);
     let repairAt = performance.now() + 2 * LOOK_MS;
     for (let look = 0; ; look += 1) {
       signal?.throwIfAborted();
       const next = notices.next();
-      const state = await access.state(key, signal);
+      const state = look === 0 && waitsFirst ? null : await access.state(key, signal);
       if (state && isFinal(state)) return state;
       if (performance.now() >= repairAt) {
         await repair?.(signal);

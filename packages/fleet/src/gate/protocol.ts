@@ -15,8 +15,15 @@ const hash = z.string().max(64);
 export const gateRequestSchema = z.discriminatedUnion('verb', [
   /** Whether the gate answers. */
   z.strictObject({ verb: z.literal('hello') }),
-  /** Queues a signed task. */
-  z.strictObject({ verb: z.literal('submit'), id: name, pool: name, priority: z.enum(PRIORITIES), body: z.string() }),
+  /** Queues a signed task. `isNew` says that its id was made just now; where that is wrong, a worker finds out. */
+  z.strictObject({
+    verb: z.literal('submit'),
+    id: name,
+    pool: name,
+    priority: z.enum(PRIORITIES),
+    body: z.string(),
+    isNew: z.boolean().default(false),
+  }),
   z.strictObject({ verb: z.literal('queued'), id: name, pool: name }),
   z.strictObject({ verb: z.literal('state'), id: name }),
   z.strictObject({ verb: z.literal('cancel'), id: name }),

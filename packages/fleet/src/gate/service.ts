@@ -147,7 +147,7 @@ export class GateService implements AsyncDisposable {
     return told('ask', {}, await this.#parts.engine.ask(checkedKey({ tenant, id: sandbox }), bytes, signal));
   }
 
-  async #submit({ id, pool, priority, body }: RequestOf<'submit'>, asked: Asked): Promise<Answer> {
+  async #submit({ id, pool, priority, body, isNew }: RequestOf<'submit'>, asked: Asked): Promise<Answer> {
     const { tenant, registered, visitor, signal } = asked;
     const { engine, pools } = this.#parts;
     const task = { ...checkedKey({ tenant, id }), pool: checkedName('pool', pool), priority, body };
@@ -161,7 +161,7 @@ export class GateService implements AsyncDisposable {
       const reason = `the tenant has ${registered.queue} unfinished tasks`;
       throw FLEET_ERRORS.create('ACODE-FLT-005', { pool, reason });
     }
-    const is = await this.#tasks.submit(task, signal).catch((error: unknown) => {
+    const is = await this.#tasks.submit({ ...task, isNew }, signal).catch((error: unknown) => {
       room.free();
       throw error;
     });

@@ -36,17 +36,25 @@ interface Found {
   readonly revision: number;
 }
 
+/** A task to be queued. */
+export interface NewTask extends QueuedTask {
+  /** Its id was made just now: nobody can have queued it before. */
+  readonly isNew?: boolean;
+}
+
 /** The tasks of a fleet. */
 export class FleetTasks {
   readonly #engine: FleetEngine;
+  /** What was written for a claim, which the next write need not read again. */
+  readonly #written = new WeakMap<Claim, Found>();
 
   constructor(engine: FleetEngine) {
     this.#engine = engine;
   }
 
   /** Queues a task. One that is unfinished, or whose result is kept, is not queued again. */
-  async submit(task: QueuedTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
-    const state = await this.state(task, signal);
+  async submit({ isNew = false, ...task }: NewTask, signal?: AbortSignal): Promise<'queued' | 'present'> {
+    const state = isNew ? null : await this.state(task, signal);
     if (state && isFinal(state)) return 'present';
     return this.#engine.enqueue(task, signal);
   }
@@ -90,7 +98,11 @@ export class FleetTasks {
     const options = found.step === 'lose' ? { keepMs: KEEP_MS } : {};
     const written = await this.#engine.write({ tenant, id }, revision, JSON.stringify(found.next), options, signal);
     if (written === null) return null;
-    if (found.step === 'claim') return { is: 'claimed', claim: { tenant, id, attempt: found.next.attempt, claim } };
+    if (found.step === 'claim') {
+      const made: Claim = { tenant, id, attempt: found.next.attempt, claim };
+      this.#written.set(made, { state: found.next, revision: written });
+      return { is: 'claimed', claim: made };
+    }
     await this.#engine.notify({ tenant }, id);
     return this.#removed(delivery);
   }
@@ -166,15 +178,14 @@ export class FleetTasks {
     options: { readonly keepMs?: number },
     signal?: AbortSignal,
   ): Promise<void> {
-    let isRepeated = false;
+    let tried: TaskState | null = null;
     for (let round = 0; round < MAX_CONFLICTS; round += 1) {
-      const { state, revision } = await this.#found(claim, signal);
+      // Where somebody has written since, the write fails, and is tried again on what is there.
+      const { state, revision } = (round === 0 && this.#written.get(claim)) || (await this.#found(claim, signal));
       // Our own write, whose answer was lost.
-      if (isRepeated && state?.claim === claim.claim && state.state !== 'claimed') return;
-      const held = heldState(state, claim);
-      const written = await this.#engine.write(claim, revision, JSON.stringify(next(held)), options, signal);
-      if (written !== null) return;
-      isRepeated = true;
+      if (tried && isSame(state, tried)) return;
+      tried = next(heldState(state, claim));
+      if ((await this.#engine.write(claim, revision, JSON.stringify(tried), options, signal)) !== null) return;
     }
     throw FLEET_ERRORS.create('ACODE-FLT-006', {
       operation: 'finish',
@@ -182,6 +193,10 @@ export class FleetTasks {
       reason: 'the state changed each time',
     });
   }
+}
+
+function isSame(found: TaskState | null, tried: TaskState): boolean {
+  return found?.claim === tried.claim && found.state === tried.state && found.outcome === tried.outcome;
 }
 
 // Only the holder of the claim may change the state.

@@ -23,6 +23,8 @@ const OTHER_CONSUMER = 10_148;
 const NO_MESSAGE = new Set([10_037, 10_043, 10_057]);
 /** The server’s code for a consumer that is not there. */
 const NO_CONSUMER = 10_014;
+/** A queue that was empty for so long has no backlog of which the most urgent would have to come first. */
+const EMPTY_MS = 5;
 // Shorter waits are refused by the server.
 const MIN_WAIT_MS = 100;
 
@@ -43,6 +45,8 @@ export interface QueueParts {
 export class NatsQueue {
   readonly #parts: QueueParts;
   readonly #ready = new Map<string, Promise<string>>();
+  /** Pools whose queue was empty at the last take. */
+  readonly #empty = new Set<string>();
 
   constructor(parts: QueueParts) {
     this.#parts = parts;
@@ -134,18 +138,25 @@ export class NatsQueue {
     return Object.keys(state.subjects ?? {}).length;
   }
 
-  /** The most urgent first: each consumer is asked at once, and only if all of them have nothing, all are waited for. */
+  /**
+   * The most urgent first: each consumer is asked at once, and only if all of them have nothing, all are waited for. Where nothing was
+   * there a moment ago, they are not asked.
+   */
   async take({ pool, max, waitMs }: TakeRequest, signal?: AbortSignal): Promise<Delivery[]> {
     checkedName('pool', pool);
     signal?.throwIfAborted();
     const taken: Delivery[] = [];
-    for (const priority of PRIORITIES) {
+    const isEmpty = this.#empty.delete(pool) && waitMs >= MIN_WAIT_MS;
+    for (const priority of isEmpty ? [] : PRIORITIES) {
       if (taken.length >= max) return taken;
       const batch = max - taken.length;
       await this.#pull({ pool, priority, batch, expiresMs: 0 }, message => taken.push(this.#delivery(message)));
     }
     if (taken.length > 0 || waitMs < MIN_WAIT_MS) return taken;
-    return this.#firstOf(pool, Math.min(waitMs, MAX_WAIT_MS), max, signal);
+    const began = performance.now();
+    const first = await this.#firstOf(pool, Math.min(waitMs, MAX_WAIT_MS), max, signal);
+    if (performance.now() - began > EMPTY_MS) this.#empty.add(pool);
+    return first;
   }
 
   // One message of each priority at most. What comes beyond `max`, or when nobody waits any more, goes back at once.
