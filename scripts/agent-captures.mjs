@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Home } from './at-terminal.mjs';
+import { Home, commitHere } from './at-terminal.mjs';
 import { screenSvg } from './screen-svg.mjs';
 
 const { values } = parseArgs({
@@ -106,9 +106,7 @@ home.write(
   `sandbox:\n  images: { default: ${JSON.stringify(values.image)} }\n  mounts: { allowed_host_roots: [${JSON.stringify(programs)}] }\n`,
 );
 mkdirSync(join(home.top, 'run'), { mode: 0o700 });
-const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
-  encoding: 'utf8',
-}).trim();
+const commit = commitHere();
 const pause = ms => new Promise(done => setTimeout(done, ms));
 let failed = false;
 const rows = [];

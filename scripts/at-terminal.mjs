@@ -1,7 +1,7 @@
 // A terminal for scripts that show what a person sees: the built command in a pseudo terminal of a given width, with a home
 // of its own, on a real engine.
 
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,6 +10,13 @@ const BIN = fileURLToPath(new URL('../packages/cli/bin/acode.js', import.meta.ur
 const MAX_MS = 120_000;
 // oxlint-disable-next-line no-control-regex
 const SEQUENCES = /\u001b\[[0-9;?]*[A-Za-z]/g;
+
+/** The commit of this tree. The long test suite names it: its copy of the tree has no history. */
+export function commitHere() {
+  const { ACODE_COMMIT } = process.env;
+  if (ACODE_COMMIT) return ACODE_COMMIT;
+  return execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim();
+}
 
 /** A newcomer’s account: a home, a configuration, a project, and `acode` in the PATH. */
 export class Home {

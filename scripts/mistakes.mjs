@@ -5,11 +5,10 @@
 // The rates of each are those of two readers, given from the text alone: 5 = I knew at once what to do, 1 = it led me astray.
 // They belong to the text that was rated: where the text changes, its digest does, and the table says so.
 
-import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { Home } from './at-terminal.mjs';
+import { Home, commitHere } from './at-terminal.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -184,9 +183,7 @@ function report(seen) {
   const rated = seen.map(one => ({ ...one, ...rateOf(one) }));
   const [first, second] = ['rate', 'second'].map(of => summary(rated.flatMap(one => one[of] ?? [])));
   const changed = rated.filter(one => one.changed).length;
-  const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
-    encoding: 'utf8',
-  }).trim();
+  const commit = commitHere();
   const rows = rated.map(
     ({ number, shown, ...one }) =>
       `| ${number} | \`${shown.replaceAll('|', '\\|')}\` | ${rateText(one, 'rate')} | ${rateText(one, 'second')} |`,

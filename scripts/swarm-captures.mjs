@@ -6,7 +6,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Home } from './at-terminal.mjs';
+import { Home, commitHere } from './at-terminal.mjs';
 import { screenSvg } from './screen-svg.mjs';
 
 const { values } = parseArgs({
@@ -54,9 +54,7 @@ writeFileSync(join(project, 'README.md'), 'A project.\n');
 git('add', 'README.md');
 git('commit', '-q', '-m', 'first');
 
-const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
-  encoding: 'utf8',
-}).trim();
+const commit = commitHere();
 const pause = ms => new Promise(done => setTimeout(done, ms));
 const socket = join(home.top, 'tmux.sock');
 const { NO_COLOR: _, ...env } = home.env;

@@ -1,9 +1,8 @@
 // What a person sees at 40, 80 and 200 columns: doctor, status, list, explain, an error and a denial.
 // Usage, as an ordinary user: node scripts/terminal-captures.mjs [--socket PATH] [--image REFERENCE] > docs/results/terminal.md
 
-import { execFileSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
-import { Home } from './at-terminal.mjs';
+import { Home, commitHere } from './at-terminal.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -34,9 +33,7 @@ try {
 async function captures() {
   home.write('.config/acode/config.yml', `sandbox:\n  images:\n    default: ${values.image}\n`);
   await home.type('acode sandbox create --name web-server');
-  const commit = execFileSync('git', ['-c', 'safe.directory=*', 'rev-parse', '--short', 'HEAD'], {
-    encoding: 'utf8',
-  }).trim();
+  const commit = commitHere();
   console.log(`# Terminal output at 40, 80 and 200 columns
 
 Written by \`node scripts/terminal-captures.mjs\` for commit ${commit}. A line of a capture is a row of the terminal, which

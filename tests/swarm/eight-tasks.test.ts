@@ -29,7 +29,7 @@ true
 `;
 
 const edit = (line: number, text: string): string =>
-  `sed -i '${line}s/return .*;/return ${text};/' src/lib.c && sleep 9`;
+  `sed -i '${line}s/return .*;/return ${text};/' src/lib.c && sleep 6`;
 
 describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, () => {
   let host: TestHost;
@@ -58,7 +58,7 @@ describe.skipIf(withoutEngines)('a swarm of eight tasks', { timeout: 240_000 }, 
       },
       'g-flood': {
         title: 'Floods',
-        command: 'yes flood | head -c 60000000; yes err | head -c 20000000 >&2; echo done > flood.txt',
+        command: 'yes flood | head -c 60000000; yes err | head -c 20000000 >&2; echo done > flood.txt; sleep 3',
         stories: [{ title: 'x' }],
       },
       'h-new': 'echo new > new.txt && cat vendor/part/part.txt >> new.txt && sleep 5',
