@@ -47,7 +47,7 @@ class LiveBoard implements Disposable {
   readonly #samples = new Map<string, { readonly at: number; readonly cpuMs: number }>();
   readonly #over = new AbortController();
   #record: SwarmRecord;
-  #read = '';
+  #read: string;
   #keys: string[] = [];
   #selected: string | null = null;
   #top = 0;
@@ -63,6 +63,7 @@ class LiveBoard implements Disposable {
     this.#store = store;
     this.#id = id;
     this.#observer = observer;
+    this.#read = this.#version();
     this.#record = store.read(id);
     this.#screen = new RowScreen(call.io, call.stdout, keys => {
       this.#keys.push(...keys);
@@ -148,11 +149,16 @@ class LiveBoard implements Disposable {
   }
 
   #refresh(): void {
-    const { mtimeMs = 0, ino = 0 } = statSync(this.#store.recordFile(this.#id), { throwIfNoEntry: false }) ?? {};
-    const key = `${mtimeMs} ${ino}`;
-    if (key === this.#read) return;
+    const version = this.#version();
+    if (version === this.#read) return;
     this.#record = this.#store.read(this.#id);
-    this.#read = key;
+    this.#read = version;
+  }
+
+  // What a record that was not written since has, too.
+  #version(): string {
+    const { mtimeMs = 0, ino = 0 } = statSync(this.#store.recordFile(this.#id), { throwIfNoEntry: false }) ?? {};
+    return `${mtimeMs} ${ino}`;
   }
 
   #board(size: TerminalSize): Board {
