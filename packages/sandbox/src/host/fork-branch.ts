@@ -124,6 +124,7 @@ async function branched(branching: Branching, request: ForkBranchRequest): Promi
   const ref = `refs/heads/${request.name}`;
   using repository = HostRepository.open(workspace, host.uid);
   const { expected } = request;
+  repository.removeDeadLock(ref);
   if (expected === undefined) repository.refuseTaken(ref);
   else repository.refuseMoved(ref, expected);
   const history = repository.history();

@@ -21,6 +21,7 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../contract/system-error.ts';
+import { holderText, isProvablyGone, parseHolder, thisHolder } from '../../lifecycle/lock.ts';
 import { parseGitConfig } from '../git-directory.ts';
 import { BranchRefusal, conflictingRef, parsePackedRefs, parseRef } from './branch.ts';
 import type { HostHistory, MadePack } from './branch-quarantine.ts';
@@ -32,6 +33,8 @@ const MAX_REFS = 100_000;
 const MAX_DEPTH = 16;
 const MAX_SYMBOLIC = 5;
 const CHUNK = 1024 ** 2;
+// A file in the git directory that a lock of acode’s is a second name of: it says which process has the lock.
+const MARK = 'acode-lock-';
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
 const CREATE = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
 // What git may keep in a repository of version 1, and acode need not know of to add a pack and a ref.
@@ -84,6 +87,26 @@ export class HostRepository implements Disposable {
       ids: [...new Set([...(head === null ? [] : [head]), ...[...refs.values()].filter(id => id !== '')])],
       shallow: shallow.split('\n').filter(line => /^[0-9a-f]{40}$/.test(line)),
     };
+  }
+
+  /** Removes the lock of a ref, if it is one of acode’s whose process was killed. A lock of git’s, and of a process that may live, stays. */
+  removeDeadLock(ref: string): void {
+    const me = thisHolder();
+    const dead = readdirSync(this.#common.self).filter(name => {
+      const holder = name.startsWith(MARK) ? parseHolder(name.slice(MARK.length, name.lastIndexOf('-'))) : null;
+      return holder !== null && isProvablyGone(holder, me);
+    });
+    if (dead.length === 0) return;
+    const names = ref.split('/');
+    using directory = this.#directoryOf(names.slice(0, -1));
+    const lock = `${names.at(-1) ?? ''}.lock`;
+    for (const mark of dead) {
+      const marked = this.#common.inspect(mark);
+      const isLock = marked?.kind === 'file' && marked.inode === directory.inspect(lock)?.inode;
+      if (isLock) unlinkSync(directory.at(lock));
+      // One of another ref is still the only sign of whose lock that is.
+      if (isLock || lstatSync(this.#common.at(mark)).nlink === 1) unlinkSync(this.#common.at(mark));
+    }
   }
 
   /** Refuses a name for a branch that another ref has, or excludes. */
@@ -145,22 +168,19 @@ export class HostRepository implements Disposable {
     const names = ref.split('/');
     const last = names.at(-1) ?? '';
     using directory = this.#directoryOf(names.slice(0, -1));
-    const lock = directory.at(`${last}.lock`);
-    const file = createLocked(lock, ref);
+    const lock = this.#lock(directory, last, { ref, tip });
     try {
       // Under the lock, as git does: another process may have made the branch, or packed it, meanwhile.
       this.refuseTaken(ref);
-      writeWhole(file, Buffer.from(`${tip}\n`));
-      fsyncSync(file);
       // Unlike a rename, this never replaces a file.
-      linkSync(lock, directory.at(last));
+      linkSync(lock.path, directory.at(last));
       syncDirectory(directory);
     } catch (error) {
       if (codeOf(error) === 'EEXIST') throw new BranchRefusal('unsuitable', 'the repository has a branch of this name');
       throw error;
     } finally {
-      closeSync(file);
-      unlinkSync(lock);
+      unlinkSync(lock.path);
+      unlinkSync(lock.mark);
     }
   }
 
@@ -168,20 +188,42 @@ export class HostRepository implements Disposable {
     const names = ref.split('/');
     const last = names.at(-1) ?? '';
     using directory = this.#directoryOf(names.slice(0, -1));
-    const lock = directory.at(`${last}.lock`);
-    const file = createLocked(lock, ref);
+    const lock = this.#lock(directory, last, { ref, tip: to });
     let isMoved = false;
     try {
       // Under the lock, as git does: another process may have moved the branch, or checked it out, meanwhile.
       this.refuseMoved(ref, from);
-      writeWhole(file, Buffer.from(`${to}\n`));
-      fsyncSync(file);
-      renameSync(lock, directory.at(last));
+      renameSync(lock.path, directory.at(last));
       isMoved = true;
       syncDirectory(directory);
     } finally {
+      if (!isMoved) unlinkSync(lock.path);
+      unlinkSync(lock.mark);
+    }
+  }
+
+  // The lock that git uses, with the new content of the ref, and the mark that says whose it is.
+  #lock(
+    directory: OpenDirectory,
+    last: string,
+    { ref, tip }: { readonly ref: string; readonly tip: string },
+  ): { readonly path: string; readonly mark: string } {
+    const path = directory.at(`${last}.lock`);
+    const mark = this.#common.at(`${MARK}${holderText(thisHolder())}-${randomBytes(8).toString('hex')}`);
+    const file = openSync(mark, CREATE, 0o666);
+    try {
+      writeWhole(file, Buffer.from(`${tip}\n`));
+      fsyncSync(file);
+      linkSync(mark, path);
+      return { path, mark };
+    } catch (error) {
+      unlinkSync(mark);
+      if (codeOf(error) !== 'EEXIST') throw error;
+      throw new BranchRefusal('unsuitable', `another process has ${ref} locked`, {
+        remedy: `Repeat the command when it has ended. If none runs, remove ${ref}.lock in the git directory.`,
+      });
+    } finally {
       closeSync(file);
-      if (!isMoved) unlinkSync(lock);
     }
   }
 
@@ -380,17 +422,6 @@ function copyInto(directory: OpenDirectory, name: string, source: string): boole
     closeSync(input);
     closeSync(output);
     unlinkSync(temporary);
-  }
-}
-
-function createLocked(lock: string, ref: string): number {
-  try {
-    return openSync(lock, CREATE, 0o666);
-  } catch (error) {
-    if (codeOf(error) !== 'EEXIST') throw error;
-    throw new BranchRefusal('unsuitable', `another process has ${ref} locked`, {
-      remedy: `Repeat the command when it has ended. If none runs, remove ${ref}.lock in the git directory.`,
-    });
   }
 }
 

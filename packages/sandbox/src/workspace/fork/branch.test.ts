@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import {
   closeSync,
   existsSync,
+  linkSync,
   mkdirSync,
   mkdtempSync,
   openSync,
@@ -17,6 +18,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { deflateSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { holderText, thisHolder } from '../../lifecycle/lock.ts';
 import { BRANCH_LIMITS, branchNameProblem, conflictingRef, parseBundleHeader, parsePackedRefs } from './branch.ts';
 import { HostRepository } from './branch-host.ts';
 import { Quarantine } from './branch-quarantine.ts';
@@ -397,6 +399,34 @@ describe('the repository of the host', () => {
       expect(git('rev-parse', 'free')).toBe(taken.tip);
     });
     expect(git('rev-parse', 'packed', 'deep/er')).toBe(`${git('rev-parse', 'main')}\n${git('rev-parse', 'main')}`);
+  });
+
+  it('goes on where a process of acode was killed over a lock; one of git’s and one of a process that lives stay', async () => {
+    const mark = (holder: string): string => join(work, `.git/acode-lock-${holder}-0123456789abcdef`);
+    const locked = (name: string, holder: string): void => {
+      writeFileSync(mark(holder), `${'1'.repeat(40)}\n`);
+      linkSync(mark(holder), join(work, `.git/refs/heads/${name}.lock`));
+    };
+    const me = thisHolder();
+    // A number that this process has had since another moment is another process’s.
+    locked('dead', holderText({ ...me, start: '1' }));
+    locked('alive', holderText(me));
+    locked('elsewhere', holderText({ ...me, machine: '0'.repeat(8) }));
+    writeFileSync(join(work, '.git/refs/heads/git.lock'), '');
+    await quarantine(bundle([['100644', 'file', 'x']]), async (taken, made) => {
+      const pack = await made.pack(taken);
+      using repository = HostRepository.open(work, uid);
+      const adding = (name: string): void => {
+        repository.removeDeadLock(`refs/heads/${name}`);
+        repository.addBranch(`refs/heads/${name}`, taken.tip, pack);
+      };
+      for (const name of ['alive', 'elsewhere', 'git']) expect(() => adding(name), name).toThrow(/locked/);
+      adding('dead');
+      expect(git('rev-parse', 'dead')).toBe(taken.tip);
+    });
+    const left = readdirSync(join(work, '.git')).filter(name => name.startsWith('acode-lock-'));
+    expect(left).toHaveLength(2);
+    expect(existsSync(join(work, '.git/refs/heads/dead.lock'))).toBe(false);
   });
 
   it('moves a branch from the commit that it is known to be at, and no other, and none that is checked out', async () => {
