@@ -33,7 +33,7 @@ import type { Operation } from '../records/telemetry/operation.ts';
 import { LEVELS, levelFacts, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Capability } from '../isolation/backend.ts';
-import { inTime } from '../isolation/waiting.ts';
+import { inTime } from '../lifecycle/clock.ts';
 
 // The user waits for the status: an engine that has not answered by then is reported as not answering.
 const STATUS_MS = 1200;

@@ -2,7 +2,7 @@
 
 import { AcodeError } from '../contract/errors.ts';
 import type { ImageFacts } from '../contract/spec.ts';
-import { withDeadline } from '../lifecycle/deadline.ts';
+import { withDeadline } from '../lifecycle/clock.ts';
 import { assertMayName, assertOrigin, decidePull, latestWarning } from '../policy/pull.ts';
 import { decideImage, fullName, parseReference } from '../policy/images.ts';
 import type { ImageHost, PullOutcome, Wanted } from './pulls.ts';

@@ -10,7 +10,7 @@ import { AcodeError } from '../contract/errors.ts';
 import type { Clock } from '../contract/ports.ts';
 import type { OverlaySpec } from '../contract/spec.ts';
 import type { Execution } from '../isolation/backend.ts';
-import { inTime } from '../isolation/waiting.ts';
+import { inTime } from '../lifecycle/clock.ts';
 
 /** The part of statfs(2) that counts. */
 export interface DiskSpace {

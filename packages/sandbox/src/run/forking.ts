@@ -14,7 +14,7 @@ import { formatBytes } from '../contract/units.ts';
 import { text } from '../contract/wording.ts';
 import type { Backend, ForkWay } from '../isolation/backend.ts';
 import { holderText, isProvablyGone, parseHolder, thisHolder } from '../lifecycle/lock.ts';
-import { inTime } from '../isolation/waiting.ts';
+import { inTime } from '../lifecycle/clock.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';

@@ -15,7 +15,7 @@ import { findingsOf } from '../records/audit/files.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
 import { rendered } from '../contract/wording.ts';
-import { afterwards } from '../isolation/waiting.ts';
+import { afterwards } from '../lifecycle/clock.ts';
 import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
 import { changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';

@@ -6,7 +6,7 @@ import type { RemovalReason } from '../contract/events.ts';
 import type { Host } from './host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
 import { Kept } from '../lifecycle/kept.ts';
-import { withDeadline } from '../lifecycle/deadline.ts';
+import { withDeadline } from '../lifecycle/clock.ts';
 import { isStillHost, ownerState } from '../lifecycle/ownership.ts';
 import type { OwnerState } from '../lifecycle/ownership.ts';
 import { isOwn, isReachable, KEEP, SANDBOX } from '../lifecycle/labels.ts';

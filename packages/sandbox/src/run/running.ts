@@ -17,7 +17,7 @@ import type { Planned, RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
 import { recordDenials, recordExit, recordOutcome, recordResult, recordRisk } from './trail.ts';
 import { continueScan } from './scanning.ts';
-import { afterwards, inTime } from '../isolation/waiting.ts';
+import { afterwards, inTime } from '../lifecycle/clock.ts';
 import { absentEnvironments, changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
 import type { EndedRun, RunScan } from '../workspace/after-run.ts';
 import { NO_CHANGES } from '../workspace/change-counts.ts';

@@ -25,7 +25,7 @@ import type { RiskyChange, RunResult } from '../contract/result.ts';
 import type { SandboxSpec, ServiceSpec } from '../contract/spec.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { Backend } from '../isolation/backend.ts';
-import { afterwards } from '../isolation/waiting.ts';
+import { afterwards } from '../lifecycle/clock.ts';
 import { setBy } from '../policy/layers.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';

@@ -17,7 +17,7 @@ import {
   unlinkSync,
 } from 'node:fs';
 import { bytes, fromText } from './directory-look.ts';
-import { Pauses } from '../lifecycle/pauses.ts';
+import { Pauses } from '../lifecycle/clock.ts';
 
 const LINUX = process.platform === 'linux';
 // Linux’s O_PATH, which Node.js does not name: a directory that may not be read can be taken hold of all the same.

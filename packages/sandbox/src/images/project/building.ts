@@ -46,7 +46,7 @@ import type { ImageHost, PulledImages } from '../pulls.ts';
 import type { Operation } from '../../records/telemetry/operation.ts';
 import { LockTimeoutError } from '../../lifecycle/lock.ts';
 import type { Locks } from '../../lifecycle/lock.ts';
-import { Pauses } from '../../lifecycle/pauses.ts';
+import { Pauses } from '../../lifecycle/clock.ts';
 import { gathered, tarEnd, tarPadding } from '../../workspace/archive/tar-read.ts';
 import { tarHeader } from '../../workspace/archive/context-tar.ts';
 import type { Clock } from '../../contract/ports.ts';

@@ -10,7 +10,7 @@ import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
 import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Context, ContextEntry, FileVersion } from './context.ts';
-import { Pauses } from '../../lifecycle/pauses.ts';
+import { Pauses } from '../../lifecycle/clock.ts';
 
 const AT_ONCE = 16;
 const CHUNK = 256 * 1024;

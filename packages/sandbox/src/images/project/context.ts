@@ -9,7 +9,7 @@ import type { MaskedPath } from '../../contract/masks.ts';
 import { formatBytes } from '../../contract/units.ts';
 import { DirectoryLook, fromText, toText } from '../../workspace/directory-look.ts';
 import type { IgnoreRules, Verdict } from './pattern.ts';
-import { Pauses } from '../../lifecycle/pauses.ts';
+import { Pauses } from '../../lifecycle/clock.ts';
 import type { TarEntry } from '../../workspace/archive/context-tar.ts';
 import { CREDENTIALS } from '../../workspace/locate.ts';
 

@@ -10,7 +10,7 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import { EXPIRES } from '../../lifecycle/labels.ts';
 import type { CommandIo, Execution, OpenSandbox, WaitingSandbox } from '../backend.ts';
 import type { Handover } from '../handover/script.ts';
-import { unlessCancelled } from '../waiting.ts';
+import { unlessCancelled } from '../../lifecycle/clock.ts';
 import {
   dispose,
   isExposed,

@@ -3,7 +3,7 @@
 import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
-import { inTime, unlessCancelled } from '../waiting.ts';
+import { inTime, unlessCancelled } from '../../lifecycle/clock.ts';
 
 const BOOT_MS = 60_000;
 const SPAWN_MS = 10_000;

@@ -9,14 +9,13 @@ import { policyInputSchema } from '../../contract/policy-schema.ts';
 import type { Clock } from '../../contract/ports.ts';
 import { redactArguments } from '../../contract/redact.ts';
 import type { WebRunResult } from '../../contract/result.ts';
-import { systemClock } from '../../lifecycle/clock.ts';
+import { systemClock, inTime } from '../../lifecycle/clock.ts';
 import { Slots } from '../../lifecycle/slots.ts';
 import { checkEnvironment } from '../../policy/environment.ts';
 import { CEILINGS, PROFILES } from '../../policy/profiles.ts';
 import { assess, type Assessment } from '../../policy/risk.ts';
 import { decodeOutput } from '../../run/output/capture.ts';
 import { NO_CHANGES } from '../../workspace/change-counts.ts';
-import { inTime } from '../waiting.ts';
 import {
   execute,
   type FileTree,

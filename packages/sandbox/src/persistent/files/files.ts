@@ -19,7 +19,7 @@ import type {
   WritingOptions,
 } from '../../contract/sandbox.ts';
 import type { Inside } from '../../isolation/backend.ts';
-import { systemClock } from '../../lifecycle/clock.ts';
+import { systemClock, Pauses } from '../../lifecycle/clock.ts';
 import { Arrival, riskyArrivals } from './arrival.ts';
 import { checkedMode, modeWords, octal, readWhole, refused, streamOf, write } from './content.ts';
 import type { ListingBounds } from './content.ts';
@@ -45,7 +45,6 @@ import { ENTRIES, NAMES } from './scripts.ts';
 import { NamesReader, WalkReader, asText, entryOf, readStats } from './listing.ts';
 import { upload } from './upload.ts';
 import { changesBelow } from './watching.ts';
-import { Pauses } from '../../lifecycle/pauses.ts';
 
 const READING = { ...CALL, encoding: encoded, flag: readFlag };
 const STREAMING = { ...CALL, encoding: encoded, flags: readFlag };

@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest';
 import { WalkReader, readStats } from './listing.ts';
 import type { Listed } from './listing.ts';
-import { Pauses } from '../../lifecycle/pauses.ts';
+import { Pauses } from '../../lifecycle/clock.ts';
 import { sortedBy } from './files.ts';
 import { changesBetween } from './watching.ts';
 

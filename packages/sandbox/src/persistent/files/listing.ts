@@ -1,7 +1,7 @@
 // Reads what walks inside tell: names alone, each ended by a NUL, or portions of `name NUL … NUL NUL lines of stat NUL` with another
 // NUL after the last. What no walk would tell is refused at once, and a long one lets others have their turn.
 
-import { Pauses } from '../../lifecycle/pauses.ts';
+import { Pauses } from '../../lifecycle/clock.ts';
 import { Pieces, refused, tooLarge } from './content.ts';
 import type { ListingBounds } from './content.ts';
 import type { DirectoryEntry, FileStats } from '../../contract/sandbox.ts';

@@ -3,7 +3,7 @@
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
 import type { Inside, InsideEnd, InsideResult } from '../../isolation/backend.ts';
-import { withDeadline } from '../../lifecycle/deadline.ts';
+import { withDeadline } from '../../lifecycle/clock.ts';
 import { Conversation } from './conversation.ts';
 import { abortError, codeIn, fileError, isDirectoryError, nulError, typeError } from './errno.ts';
 import type { Attempt } from './errno.ts';

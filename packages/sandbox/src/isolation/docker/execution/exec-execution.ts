@@ -6,7 +6,7 @@ import type { Clock } from '../../../contract/ports.ts';
 import type { CommandIo, Ending, OpenExecution } from '../../backend.ts';
 import { answerLine, signalLine } from '../../handover/script.ts';
 import { type ExitClaim, HandedStreams } from '../../handover/status.ts';
-import { inTime } from '../../waiting.ts';
+import { inTime } from '../../../lifecycle/clock.ts';
 import type { ExecState } from '../engine/exec.ts';
 import type { Engine } from '../engine/index.ts';
 import { isNotFound } from '../engine/protocol.ts';

@@ -15,7 +15,7 @@ import {
   readFirstLine,
   terminalCommand,
 } from '../../handover/script.ts';
-import { inTime, unlessCancelled } from '../../waiting.ts';
+import { inTime, unlessCancelled } from '../../../lifecycle/clock.ts';
 import { watchSame, whyChanged } from '../../supervise.ts';
 import type { Engine } from '../engine/index.ts';
 import type { HijackedStream } from '../engine/streams.ts';

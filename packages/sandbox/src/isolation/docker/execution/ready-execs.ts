@@ -3,7 +3,7 @@
 import { AcodeError } from '../../../contract/errors.ts';
 import type { Clock } from '../../../contract/ports.ts';
 import { readFirstLine, READY_COMMAND } from '../../handover/script.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine } from '../engine/index.ts';
 import { demultiplex, type HijackedStream, type OutputSink } from '../engine/streams.ts';
 

@@ -6,7 +6,7 @@ import type { SandboxSpec } from '../../../contract/spec.ts';
 import { FILLING, KEEP, LAYER, MANAGED, NONCE, UID } from '../../../lifecycle/labels.ts';
 import type { CacheState } from '../../backend.ts';
 import type { Difference } from '../../kernel.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine, VolumeDetails } from '../engine/index.ts';
 import { isNotFound } from '../engine/protocol.ts';
 import { engineFailure } from '../failure.ts';

@@ -9,7 +9,7 @@ import { shortageIn } from '../../../contract/system-error.ts';
 import { MANAGED, NONCE, OWNER } from '../../../lifecycle/labels.ts';
 import type { Removals, Remove } from '../../../lifecycle/removal.ts';
 import { type Reach, reachOf } from '../../kernel.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { ContainerDetails, PendingExit } from '../engine/containers.ts';
 import type { Engine, EngineEvent, EventFilters } from '../engine/index.ts';
 import { EngineError, isTransient } from '../engine/protocol.ts';

@@ -7,7 +7,7 @@ import type { DependencySpec, SandboxSpec } from '../../../contract/spec.ts';
 import { NONCE, ownership } from '../../../lifecycle/labels.ts';
 import { makeMountPoint } from '../../../workspace/mount-point.ts';
 import type { Difference } from '../../kernel.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine, VolumeDetails } from '../engine/index.ts';
 import { engineFailure } from '../failure.ts';
 import type { EngineFacts } from '../request.ts';

@@ -9,7 +9,7 @@ import type { SandboxSpec } from '../../../contract/spec.ts';
 import { shortageIn } from '../../../contract/system-error.ts';
 import { CREATED, EXPIRES, MANAGED, NONCE, ownership, SESSION } from '../../../lifecycle/labels.ts';
 import type { Difference } from '../../kernel.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine, NetworkDetails } from '../engine/index.ts';
 import { EngineError, isNotFound } from '../engine/protocol.ts';
 import { engineFailure, reasonOf } from '../failure.ts';

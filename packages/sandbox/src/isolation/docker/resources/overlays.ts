@@ -19,7 +19,7 @@ import {
   overMemory,
   swappedParts,
 } from '../../overlays.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine, VolumeDetails } from '../engine/index.ts';
 import { isNotFound } from '../engine/protocol.ts';
 import { engineFailure } from '../failure.ts';

@@ -10,7 +10,7 @@ import { redact } from '../../../contract/redact.ts';
 import type { SandboxSpec, ServiceSpec } from '../../../contract/spec.ts';
 import type { CommandIo, Ending, WaitingSandbox } from '../../backend.ts';
 import { readKernelView } from '../../kernel.ts';
-import { unlessCancelled } from '../../waiting.ts';
+import { unlessCancelled } from '../../../lifecycle/clock.ts';
 import type { Engine } from '../engine/index.ts';
 import { demultiplex } from '../engine/streams.ts';
 import { asked } from '../failure.ts';

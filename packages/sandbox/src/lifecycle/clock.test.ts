@@ -1,8 +1,7 @@
 // Deadlines: work that takes too long is cancelled, and its listeners are removed.
 
 import { expect, it, vi } from 'vitest';
-import { systemClock } from './clock.ts';
-import { withDeadline } from './deadline.ts';
+import { systemClock, withDeadline } from './clock.ts';
 
 const hanging = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('the call was cut'))));
