@@ -86,6 +86,13 @@ export type Observer = Pick<
   readonly images: Pick<Images, 'list' | 'isPresent'>;
 } & AsyncDisposable;
 
+/** The parts of an {@link Acode} that were asked for. */
+type Parts = Partial<
+  Writable<Pick<Acode, 'audit' | 'forks' | 'images' | 'logins' | 'logs' | 'masks' | 'network' | 'programs' | 'trust'>>
+>;
+
+type Writable<Value> = { -readonly [Name in keyof Value]: Value[Name] };
+
 /**
  * Runs untrusted commands in fresh, hardened, single-use sandboxes on this host.
  *
@@ -97,26 +104,9 @@ export type Observer = Pick<
 export class Acode implements CommandRunner, AsyncDisposable {
   /** Events of this host, as they happen. */
   readonly events: EventBus;
-  /** The saved output of past runs. */
-  readonly logs: Logs;
-  /** The user’s trust in the configuration that came with the code. */
-  readonly trust: Trust;
-  /** The audit log: a tamper-evident record of what was run and refused. */
-  readonly audit: Audit;
-  /** Access of sandboxes to hosts: presets, what an allow-list would decide, and what waits for a person. */
-  readonly network: NetworkAccess;
-  /** The images of the engine. */
-  readonly images: Images;
-  /** The forks of this user’s workspaces. */
-  readonly forks: Forks;
-  /** The user’s logins at servers, which acode keeps and refreshes. */
-  readonly logins: LoginsOfUser;
-  /** The files of the workspace that commands see empty, because they hold secrets. */
-  readonly masks: Masks;
-  /** Programs that sandboxes can be given, whatever their image. */
-  readonly programs: Programs;
   readonly #host: ComposedHost;
   readonly #options: AcodeOptions;
+  readonly #parts: Parts = {};
   readonly #further: OpenFurther = ({ workspace, socket }) => openFurther(this.#options, workspace, socket);
   #swept = false;
   #cancelSweep: () => void = () => undefined;
@@ -126,25 +116,63 @@ export class Acode implements CommandRunner, AsyncDisposable {
     this.#host = host;
     this.#options = options;
     this.events = host.bus;
-    this.logs = savedLogs(host);
-    this.trust = trustOf(host);
+  }
+
+  // Each part is built when it is first asked for: most hosts run commands and need none of them.
+
+  /** The saved output of past runs. */
+  get logs(): Logs {
+    return (this.#parts.logs ??= savedLogs(this.#host));
+  }
+
+  /** The user’s trust in the configuration that came with the code. */
+  get trust(): Trust {
+    return (this.#parts.trust ??= trustOf(this.#host));
+  }
+
+  /** The audit log: a tamper-evident record of what was run and refused. */
+  get audit(): Audit {
+    return (this.#parts.audit ??= auditIn(join(this.#host.directories.state, 'audit')));
+  }
+
+  /** Access of sandboxes to hosts: presets, what an allow-list would decide, and what waits for a person. */
+  get network(): NetworkAccess {
+    return (this.#parts.network ??= networkAccessOf(this.#host, this.audit, name => this.#assertOpen(name)));
+  }
+
+  /** The images of the engine. */
+  get images(): Images {
     const operate: Operate = (name, work, signal) => {
       this.#assertOpen(`images.${name}`);
       return this.#operation(name, work, signal);
     };
-    this.images = imagesOf(host, operate, this.#further);
-    this.forks = forksOf(host, name => this.#assertOpen(name));
-    this.logins = loginsOf(host, name => this.#assertOpen(name));
-    this.masks = masksOf(host, name => this.#assertOpen(name));
-    this.programs = {
-      has: id => hasProgram(host, id),
+    return (this.#parts.images ??= imagesOf(this.#host, operate, this.#further));
+  }
+
+  /** The forks of this user’s workspaces. */
+  get forks(): Forks {
+    return (this.#parts.forks ??= forksOf(this.#host, name => this.#assertOpen(name)));
+  }
+
+  /** The user’s logins at servers, which acode keeps and refreshes. */
+  get logins(): LoginsOfUser {
+    return (this.#parts.logins ??= loginsOf(this.#host, name => this.#assertOpen(name)));
+  }
+
+  /** The files of the workspace that commands see empty, because they hold secrets. */
+  get masks(): Masks {
+    return (this.#parts.masks ??= masksOf(this.#host, name => this.#assertOpen(name)));
+  }
+
+  /** Programs that sandboxes can be given, whatever their image. */
+  get programs(): Programs {
+    return (this.#parts.programs ??= {
+      has: id => hasProgram(this.#host, id),
       add: (id, fill, { signal } = {}) => {
         this.#assertOpen('programs.add');
-        return this.#operation('add-program', within => addProgram(host, id, fill, within), signal);
+        return this.#operation('add-program', within => addProgram(this.#host, id, fill, within), signal);
       },
-    };
-    this.audit = auditIn(join(host.directories.state, 'audit'));
-    this.network = networkAccessOf(host, this.audit, name => this.#assertOpen(name));
+    });
   }
 
   /**
