@@ -31,6 +31,7 @@ import {
   inspectBelonging,
   type Left,
   listBelongings,
+  OnDemand,
   removeBelonging,
 } from './resources/owned.ts';
 import { DockerBuilds, EngineImages } from './images/image-store.ts';
@@ -99,8 +100,8 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   readonly #options: DockerBackendOptions;
   readonly #engine: Engine;
   readonly #creation: Creation;
-  readonly #caches: SandboxCaches;
-  readonly #overlays: SandboxOverlays;
+  readonly #caches: OnDemand<SandboxCaches>;
+  readonly #overlays: OnDemand<SandboxOverlays>;
   readonly #attachments: Attachments;
   readonly #runtimes: Runtimes;
   readonly #shells = new Map<string, boolean>();
@@ -110,15 +111,29 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
     this.#engine = options.engine;
     this.images = new EngineImages(options);
     this.builds = new DockerBuilds(options.engine);
-    this.#caches = new SandboxCaches(options);
-    this.#overlays = new SandboxOverlays({ ...options, prepare: (spec, signal) => this.#whole(spec, signal) });
+    this.#caches = new OnDemand(
+      ({ caches }) => caches.length > 0,
+      () => new SandboxCaches(options),
+    );
+    this.#overlays = new OnDemand(
+      ({ mounts }) => mounts.some(({ overlay }) => overlay !== undefined),
+      () => new SandboxOverlays({ ...options, prepare: (spec, signal) => this.#whole(spec, signal) }),
+    );
     this.#attachments = new Attachments([
+      // Asked with every plan: no network is a plan too, which is verified.
       new SandboxNetworks(options),
       this.#caches,
-      new SandboxDependencies(options),
+      new OnDemand(
+        ({ dependencies = [] }) => dependencies.length > 0,
+        () => new SandboxDependencies(options),
+      ),
       this.#overlays,
       this.#forwarders,
-      new SandboxServices({ ...options, prepare: (spec, network, signal) => this.#whole(spec, signal, network) }),
+      new OnDemand(
+        ({ services = [] }) => services.length > 0,
+        () =>
+          new SandboxServices({ ...options, prepare: (spec, network, signal) => this.#whole(spec, signal, network) }),
+      ),
       ...(options.attachments ?? []),
     ]);
     this.#creation = new Creation(options);
@@ -184,7 +199,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   collect(spec: SandboxSpec): Promise<void> {
-    return this.#overlays.collect(spec);
+    return this.#overlays.own.collect(spec);
   }
 
   describe(spec: SandboxSpec): unknown {
@@ -313,7 +328,7 @@ export class DockerBackend implements EngineBackend, WeakenedBackend {
   }
 
   async caches(volumes: readonly CacheVolume[], uid: number, signal: AbortSignal): Promise<CacheState[]> {
-    return this.#isPodman ? volumes.map(() => 'unsupported') : this.#caches.find(volumes, uid, signal);
+    return this.#isPodman ? volumes.map(() => 'unsupported') : this.#caches.own.find(volumes, uid, signal);
   }
 
   async readImage<Value>(

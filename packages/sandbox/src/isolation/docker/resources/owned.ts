@@ -267,6 +267,48 @@ export interface Attachment {
   close(): Promise<readonly Left[]>;
 }
 
+/** An attachment that is made with the first plan that asks for it, and has to do with no other plan. */
+export class OnDemand<Made extends Attachment> implements Attachment {
+  readonly #isAsked: (spec: SandboxSpec) => boolean;
+  readonly #make: () => Made;
+  #made: Made | null = null;
+
+  /** `isAsked` is whether a plan asks for it. */
+  constructor(isAsked: (spec: SandboxSpec) => boolean, make: () => Made) {
+    this.#isAsked = isAsked;
+    this.#make = make;
+  }
+
+  /** The attachment itself. */
+  get own(): Made {
+    return (this.#made ??= this.#make());
+  }
+
+  async acquire(spec: SandboxSpec, signal: AbortSignal): Promise<Partial<EngineFacts>> {
+    return this.#isAsked(spec) ? this.own.acquire(spec, signal) : {};
+  }
+
+  async created(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+    if (this.#isAsked(spec)) await this.own.created?.(spec, containerId, signal);
+  }
+
+  async accompany(spec: SandboxSpec, containerId: string, signal: AbortSignal): Promise<void> {
+    if (this.#isAsked(spec)) await this.own.accompany?.(spec, containerId, signal);
+  }
+
+  verify(spec: SandboxSpec, facts: EngineFacts, seen: Seen): readonly Difference[] {
+    return this.#isAsked(spec) ? this.own.verify(spec, facts, seen) : [];
+  }
+
+  release(spec: SandboxSpec): void {
+    if (this.#isAsked(spec)) this.own.release(spec);
+  }
+
+  async close(): Promise<readonly Left[]> {
+    return (await this.#made?.close()) ?? [];
+  }
+}
+
 /** Facts about a container that is to be verified, with what verifies its attachments. */
 export interface AttachedFacts extends EngineFacts {
   readonly attachments: Pick<Attachments, 'accompany' | 'verify' | 'release'>;
