@@ -373,7 +373,11 @@ export const PROTECTIONS = [
   ),
   one(
     'a scan that its run had no time for does not go on',
-    [`${SRC}/run/scanning.ts`, '  if (!rest) return;\n', '  if (!rest || rest) return;\n'],
+    [
+      `${SRC}/run/scanning.ts`,
+      '  const { directories, sinceMs, untilMs, rest: atRest, final } = rest;\n',
+      '  const { directories, sinceMs, untilMs, rest: atRest, final } = rest;\n  if (final || !final) return;\n',
+    ],
     [['workspace/risky-changes.test.ts', 'finds the hook among 4,000 directories|scans after a cancelled command']],
   ),
   {

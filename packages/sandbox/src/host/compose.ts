@@ -176,7 +176,7 @@ export async function composeHost({
     locks,
     slots: new Slots(concurrency(options, settings), clock),
     memory: memoryShare(directories, clock),
-    pool: openPool(options, { ...shared, audit }),
+    pool: options.pool ? openPool(options, { ...shared, audit }) : null,
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,
     engineNamed: engineNamedBy(options, settings),

@@ -10,6 +10,7 @@ import type { Labels } from '../lifecycle/orphans.ts';
 import { removeDeadSockets } from '../lifecycle/ownership.ts';
 import { judged, judging, removeBelonging, removeSandbox, reportGone } from '../run/removing.ts';
 import type { Judged } from '../run/removing.ts';
+import { hasForks } from '../workspace/fork/leftover.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
 import type { Operation } from '../records/telemetry/operation.ts';
 
@@ -54,7 +55,7 @@ export async function sweep(host: Host): Promise<void> {
     outcomes.push(...(await fewAtOnce(left, ({ thing }) => removeBelonging(host, thing, others))));
     await removeDeadSockets(host.directories.runtime);
     await (await import('../images/project/stage.ts')).removeForgottenStages(signal);
-    await sweepForks(host, signal);
+    if (hasForks(host.directories.state)) await sweepForks(host, signal);
     const existing = new Set(sandboxes.map(({ thing }) => thing.sandboxId));
     await new Leases(host.directories.state).prune(existing, host.telemetry.clock.now());
     const things = [...orphans, ...left].map(({ thing }) => thing);

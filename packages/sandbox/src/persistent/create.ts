@@ -131,7 +131,7 @@ async function make({ recorded, request, wanted, release, forks }: Making, signa
   const asked = askedOf(recorded, keep);
   // One that others can use says so in its labels, from the beginning.
   const askedAt = host.telemetry.clock.monotonic();
-  const taken = isReachable ? null : await takeWarm(host, wanted, asked, signal);
+  const taken = isReachable || !host.pool ? null : await takeWarm(host.pool, wanted, asked, signal);
   const { planned, sinceMs } = asTaken(wanted, taken);
   report(operation, planned);
   const from = { taken, sinceMs, askedAt };
@@ -324,7 +324,7 @@ async function lastLook(recorded: Recorded, spec: SandboxSpec, sinceMs: number):
   const { riskyChanges, changed, complete, rest } = await changesOfRun(ended, host.telemetry.clock);
   const scan: ScanState = complete ? 'complete' : 'incomplete';
   const scanned = { riskyChanges: [...riskyChanges], changed, scan };
-  continueScan({ ...recorded, planned: { spec } }, scanned, rest);
+  if (rest) continueScan({ ...recorded, planned: { spec } }, scanned, rest);
   recordRisk(operation, spec.identity.sandboxId, scanned.riskyChanges);
   return scanned;
 }

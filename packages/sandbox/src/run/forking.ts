@@ -1,6 +1,6 @@
 // Forks in the pipeline: the layer that a command writes in place of the workspace, from its plan to its end.
 
-import { existsSync, lstatSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from '../contract/command.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -18,7 +18,7 @@ import { inTime } from '../lifecycle/clock.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 import { recordBase } from '../workspace/fork/base.ts';
 import { LayerStack } from '../workspace/fork/layers.ts';
-import { hasLeftover } from '../workspace/fork/leftover.ts';
+import { hasLeftover, mayBeInterrupted } from '../workspace/fork/leftover.ts';
 import type { ForkRecord, LinkedRepository } from '../workspace/fork/record.ts';
 import type { ForkStore, ForkWanted } from '../workspace/fork/store.ts';
 import type { Workspace } from '../workspace/locate.ts';
@@ -225,10 +225,10 @@ async function squashOld(host: ForkHost, store: ForkStore, id: string, signal: A
  */
 export async function claimFork(
   host: ForkHost,
-  fork: string | undefined,
+  fork: string,
   { level, identity: { sandboxId } }: Pick<SandboxSpec, 'level' | 'identity'>,
 ): Promise<void> {
-  if (fork === undefined || !usesEngine(level)) return;
+  if (!usesEngine(level)) return;
   const store = await host.forks();
   // The plan of a sandbox that has it already may be made again.
   if (store.read(fork)?.active?.sandboxId === null) store.claim(fork, sandboxId);
@@ -239,7 +239,7 @@ export async function abandonFork(host: ForkHost, fork: string | undefined): Pro
   if (fork !== undefined) await (await host.forks()).abandon(fork);
 }
 
-/** The mounts of a plan, with the workspace as a fork where the policy says so. */
+/** The mounts of a plan, with the workspace as a fork where the policy says so, and what to say about an interrupted apply. */
 export async function forkMounts(
   host: ForkHost,
   wanted: ForkFor,
@@ -282,7 +282,7 @@ function memoryFor(
 }
 
 /** The mounts of a plan, and what to say about the fork among them. */
-interface ForkedMounts {
+export interface ForkedMounts {
   readonly mounts: readonly MountSpec[];
   /** The id of the fork that the command writes. */
   readonly fork?: string;
@@ -296,13 +296,12 @@ interface ForkedMounts {
 }
 
 // Notes about an interrupted apply, of which a command may see half. It is rare, so the journal is loaded only if there is one.
-async function pendingNotes({ directories }: ForkHost, workspace: string): Promise<string[]> {
-  const isLeft = hasLeftover(workspace);
-  if (!isLeft && !existsSync(join(directories.state, 'applies'))) return [];
+async function pendingNotes({ directories: { state } }: ForkHost, workspace: string): Promise<string[]> {
+  if (!mayBeInterrupted(workspace, state)) return [];
   const { ApplyPlace } = await import('../workspace/fork/journal.ts');
-  const place = new ApplyPlace(directories.state, workspace);
+  const place = new ApplyPlace(state, workspace);
   const pending = place.pending();
-  const left = isLeft && !pending ? place.leftover() : null;
+  const left = hasLeftover(workspace) && !pending ? place.leftover() : null;
   if (left) return [`${left.message} ${left.hint}`];
   if (!pending) return [];
   return [

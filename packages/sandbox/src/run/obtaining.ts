@@ -322,14 +322,14 @@ async function withFindings(run: GivenUp, error: unknown): Promise<unknown> {
     // The caller cancelled and no longer waits; the scan continues in the background if a scanner accepts it.
     const [ended] = await Promise.allSettled([removed]);
     const { rest } = changesOfCancelledRun(mounts, sinceMs, ended.status === 'fulfilled');
-    continueScan(run, { riskyChanges: [], scan: 'incomplete' }, rest);
+    if (rest) continueScan(run, { riskyChanges: [], scan: 'incomplete' }, rest);
     return error;
   }
   const tookMs = Date.now() - sinceMs;
   const { clock } = host.telemetry;
   const { rest, riskyChanges, complete } = await changesOfRun({ mounts, sinceMs, dead: removed, tookMs }, clock);
   const result = { riskyChanges: [...riskyChanges], scan: complete ? ('complete' as const) : ('incomplete' as const) };
-  continueScan(run, result, rest);
+  if (rest) continueScan(run, result, rest);
   recordRisk(operation, identity.sandboxId, result.riskyChanges);
   if (result.riskyChanges.length === 0 || !(error instanceof AcodeError)) return error;
   return new AcodeError(error.code, { ...error.context, riskyChanges: result.riskyChanges }, { cause: error });

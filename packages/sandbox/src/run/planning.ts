@@ -3,6 +3,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { planCaBundle, planUserFiles } from './user-files.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
+import type { EgressRule } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { Explanation } from '../contract/host.ts';
 import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
@@ -28,6 +29,7 @@ import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { checkRequest } from './admission.ts';
 import { abandonFork, claimFork, forkMounts } from './forking.ts';
+import type { ForkedMounts } from './forking.ts';
 import { planMasks } from './masking.ts';
 import type { MasksFor } from './masking.ts';
 import { programMounts } from './programs.ts';
@@ -36,6 +38,7 @@ import { claimState, stateMounts } from './state.ts';
 import { planThroughput } from './throughput.ts';
 import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
+import { mayBeInterrupted } from '../workspace/fork/leftover.ts';
 import { recogniseLanguages } from '../workspace/languages.ts';
 import { nearestReal, validateWorkspace, workdirFor } from '../workspace/locate.ts';
 import type { Workspace } from '../workspace/locate.ts';
@@ -89,8 +92,7 @@ export async function plan(
   const { layers, first } = resolveGranted(lasting, { host, offered, preview: of.preview }, all =>
     resolvePolicy(asking, all, about),
   );
-  await checkAllowList(first.network);
-  refusePrivateValues(request.env, first.network.value);
+  await checkAllowList(first.network, request.env);
   const chosen = await chooseLevel(host, first);
   const { level, runtime, capability } = chosen;
   await refuseDependencies(host, level, first);
@@ -148,42 +150,49 @@ export async function plan(
   );
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
-  const beside = await planServices(
-    host,
-    {
-      level,
-      policy,
-      layers,
-      askedBy: asking.askedBy,
-      correlationId: of.correlationId,
-      preview: of.preview,
-      outlives: of.keep === true,
-      identify: (service, specHash) => identify(specHash, service),
-    },
-    signal,
-  );
+  const beside =
+    policy.services.value.length === 0
+      ? NO_SERVICES
+      : await planServices(
+          host,
+          {
+            level,
+            policy,
+            layers,
+            askedBy: asking.askedBy,
+            correlationId: of.correlationId,
+            preview: of.preview,
+            outlives: of.keep === true,
+            identify: (service, specHash) => identify(specHash, service),
+          },
+          signal,
+        );
   // Last: it makes the layer that the command writes.
-  const written = await forkMounts(
-    host,
-    {
-      level,
-      policy,
-      workspace,
-      image: image.id,
-      command,
-      preview: of.preview,
-      backend: chosen.backend,
-      masked: masks.layer,
-      reopens: of.reopens,
-    },
-    mounts,
-    signal,
-  );
+  const isForked = policy.workspace.value === 'fork' || mayBeInterrupted(workspace.root, host.directories.state);
+  const written: ForkedMounts = isForked
+    ? await forkMounts(
+        host,
+        {
+          level,
+          policy,
+          workspace,
+          image: image.id,
+          command,
+          preview: of.preview,
+          backend: chosen.backend,
+          masked: masks.layer,
+          reopens: of.reopens,
+        },
+        mounts,
+        signal,
+      )
+    : { mounts, notes: [], asides: [] };
   return orAbandoned(host, { fork: written.fork, reopens: of.reopens }, async () => {
-    const programs = programMounts(host, level, policy);
-    const state = await stateMounts(host, { level, policy, workspace }, of.preview, signal);
+    const programs = policy.programs.value.length === 0 ? [] : programMounts(host, level, policy);
+    const state =
+      policy.state.value === null ? [] : await stateMounts(host, { level, policy, workspace }, of.preview, signal);
     const all = [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts, ...state, ...programs];
-    const disk = planThroughput({ level, policy, capability, mounts: all });
+    const disk = isDiskLimited(policy) ? planThroughput({ level, policy, capability, mounts: all }) : NO_LIMIT;
     const memoryLayer = memoryLayerOf(policy, written.memoryBytes, { level, image }, hash =>
       identify(hash, HOLDER_NAME),
     );
@@ -202,8 +211,8 @@ export async function plan(
       },
       specHash => identify(specHash),
     );
-    await claimFork(host, written.fork, spec);
-    await claimState(host, spec, of.preview, signal);
+    if (written.fork !== undefined) await claimFork(host, written.fork, spec);
+    if (state.length > 0) await claimState(host, spec, of.preview, signal);
     return {
       policy: { ...policy, workspacePath },
       spec,
@@ -309,10 +318,15 @@ async function mountsOf(
 }
 
 // An allow-list is checked where a plan is made: only there is the list of public suffixes worth loading.
-async function checkAllowList({ value: network }: EffectivePolicy['network']): Promise<void> {
-  if (network.kind !== 'allow' || !network.rules.some(({ host }) => host.startsWith('*.'))) return;
+async function checkAllowList({ value: network }: EffectivePolicy['network'], env: RunRequest['env']): Promise<void> {
+  if (network.kind !== 'allow') return;
+  if (network.rules.some(({ host }) => host.startsWith('*.'))) await refusePublicSuffixes(network.rules);
+  refusePrivateValues(env, network);
+}
+
+async function refusePublicSuffixes(rules: readonly EgressRule[]): Promise<void> {
   const { publicSuffixIn } = await import('../egress/public-suffix.ts');
-  const open = publicSuffixIn(network.rules);
+  const open = publicSuffixIn(rules);
   if (!open) return;
   throw new AcodeError('ACODE-SBX-005', {
     network: open.host,
@@ -350,6 +364,12 @@ function unlessInTheWay(
 }
 
 const NO_DEPENDENCIES = { dependencies: [], notes: [] };
+const NO_SERVICES = { services: [], notes: [] };
+const NO_LIMIT = { throughput: undefined, notes: [] };
+
+function isDiskLimited({ diskReadRate, diskWriteRate }: EffectivePolicy): boolean {
+  return diskReadRate.value !== null || diskWriteRate.value !== null;
+}
 
 // The dependencies are those of the project image, so it is the image too: the container keeps its layer from being removed.
 function withProjectImage(policy: PolicyFields, projectImage: string): PolicyFields {

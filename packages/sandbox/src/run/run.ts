@@ -11,7 +11,7 @@ import { obtainConnected } from './egress.ts';
 import { abandonFork } from './forking.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { WaitingSandbox } from '../isolation/backend.ts';
-import { givenUp, tornDown } from './obtaining.ts';
+import { givenUp, obtainRecorded, tornDown } from './obtaining.ts';
 import type { Giving } from './obtaining.ts';
 import { plan } from './planning.ts';
 import { releaseState } from './state.ts';
@@ -43,7 +43,7 @@ export async function start(
     return await startPlanned(host, { run, wanted, admission, queued, stdinStaysOpen }).catch(
       async (error: unknown) => {
         await abandonFork(host, wanted.fork);
-        releaseState(host, wanted.spec);
+        releaseStateOf(host, wanted);
         throw error;
       },
     );
@@ -67,7 +67,7 @@ async function startPlanned(
   const { clock } = host.telemetry;
   await admission.takeMemory(wanted, false);
   const askedAt = clock.monotonic();
-  const taken = await takeWarm(host, wanted, request, signal);
+  const taken = host.pool && (await takeWarm(host.pool, wanted, request, signal));
   // A warm sandbox has its own identity, which the record names; its plan has the same hash.
   const planned = taken ? { ...wanted, spec: taken.spec, requestHash: taken.requestHash } : wanted;
   // Taken before the sandbox is created: the image’s own shell waits in it and may write long before the hand-over.
@@ -76,7 +76,8 @@ async function startPlanned(
   report(operation, planned);
   const recorded = { ...run, host, operation };
   const from = { taken, sinceMs, askedAt };
-  const { sandbox, intent, provision, ...opened } = await obtainConnected(recorded, planned, from, signal);
+  const obtain = planned.spec.network.kind === 'allow' ? obtainConnected : obtainRecorded;
+  const { sandbox, intent, provision, ...opened } = await obtain(recorded, planned, from, signal);
   const obtained = clock.monotonic();
   const timings = { queueMs: queued - began, obtainMs: obtained - queued };
   const { release } = admission;
@@ -126,9 +127,14 @@ async function disposing({
     await Promise.all([egress?.close(), sandbox[Symbol.asyncDispose]()]);
   } finally {
     release();
-    releaseState(host, planned.spec);
+    releaseStateOf(host, planned);
     tornDown({ host, operation }, planned.spec, 'the command has ended');
   }
+}
+
+// Another command may have the state directory of a plan, if it has one.
+function releaseStateOf(host: Host, { policy, spec }: Planned): void {
+  if (policy.state.value !== null) releaseState(host, spec);
 }
 
 // A sandbox with requested artifacts is kept until they are copied out.

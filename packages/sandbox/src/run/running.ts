@@ -26,7 +26,7 @@ import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';
 import { endFork } from './forking.ts';
-import { STATE_BYTES, isState } from './state.ts';
+import { STATE_BYTES } from './state.ts';
 import { maskedIn } from './masking.ts';
 
 // A sandbox usually ends within this time after its command, unless the machine is very busy.
@@ -82,9 +82,10 @@ export class Running implements RunningCommand {
   static async begin(parts: RunningParts): Promise<Running> {
     const { sandbox, captures, request, signal } = parts;
     const { command, cwd, nonce, planned } = parts;
+    const { spec } = planned;
     const defaults = {
-      ...environmentBesides(planned.spec, request.envDefaults),
-      ...credentialEnvironment(planned.spec),
+      ...environmentBesides(spec, request.envDefaults),
+      ...(spec.network.kind === 'allow' ? credentialEnvironment(spec) : {}),
     };
     const handover = { command, cwd, env: { ...request.env }, defaults, nonce };
     const { stdout } = captures;
@@ -324,7 +325,7 @@ export class Running implements RunningCommand {
 
   #addScan(result: RunResult, scan: RunScan): void {
     addScan(result, scan);
-    continueScan(this.#parts, result, scan.rest);
+    if (scan.rest) continueScan(this.#parts, result, scan.rest);
   }
 
   // A cancelled run still returns the output so far. A command can also end its own sandbox: the scan then runs once
@@ -401,12 +402,29 @@ function isGone(error: unknown): error is AcodeError<'ACODE-SBX-025'> {
 
 function diskRules({ spec, policy, earlierBytes = 0 }: Pick<Planned, 'spec' | 'policy' | 'earlierBytes'>): DiskRules[] {
   const overlays = spec.mounts.flatMap(({ overlay }) => overlay ?? []);
-  const fork = { directories: directoriesOf(overlays), limitBytes: spec.disk?.bytes ?? null, earlierBytes };
-  const states = spec.mounts.filter(isState).map(({ source }) => {
-    const directories = { store: source, live: [source], work: [], earlier: [] };
-    return { of: 'state', directories, limitBytes: policy.state.value?.bytes ?? STATE_BYTES, earlierBytes: 0 } as const;
-  });
-  return [...(overlays.length > 0 ? [{ ...fork, of: 'fork' as const }] : []), ...states];
+  const forks =
+    overlays.length === 0
+      ? []
+      : [
+          {
+            of: 'fork',
+            directories: directoriesOf(overlays),
+            limitBytes: spec.disk?.bytes ?? null,
+            earlierBytes,
+          } as const,
+        ];
+  const states = spec.mounts
+    .filter(({ purpose }) => purpose === 'state')
+    .map(({ source }) => {
+      const directories = { store: source, live: [source], work: [], earlier: [] };
+      return {
+        of: 'state',
+        directories,
+        limitBytes: policy.state.value?.bytes ?? STATE_BYTES,
+        earlierBytes: 0,
+      } as const;
+    });
+  return [...forks, ...states];
 }
 
 function leftSomething({ riskyChanges }: RunResult): boolean {

@@ -68,8 +68,7 @@ export interface ScannedRun {
 }
 
 /** Continues the scan of a run that exceeded its budget, and reports that in the result. */
-export function continueScan(run: ScannedRun, result: ScannedResult, rest: ScanRest | null): void {
-  if (!rest) return;
+export function continueScan(run: ScannedRun, result: ScannedResult, rest: ScanRest): void {
   const { host, operation, planned, request } = run;
   const { sandboxId } = planned.spec.identity;
   const { directories, sinceMs, untilMs, rest: atRest, final } = rest;

@@ -118,7 +118,7 @@ export async function claimState(
   preview: boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  const mount = mounts.find(isState);
+  const mount = stateIn(mounts);
   if (!mount || preview) return;
   const directory = dirname(mount.source);
   await whenFree(host, directory, signal, () => {
@@ -129,9 +129,8 @@ export async function claimState(
   });
 }
 
-/** Whether a mount is a state directory. */
-export function isState({ purpose }: Pick<MountSpec, 'purpose'>): boolean {
-  return purpose === 'state';
+function stateIn(mounts: readonly MountSpec[]): MountSpec | undefined {
+  return mounts.find(({ purpose }) => purpose === 'state');
 }
 
 // Its sandbox may be a moment from being removed. Nobody waits for that with the lock: several sessions may begin at once.
@@ -181,7 +180,7 @@ async function refuseFull(source: string, { name, bytes = STATE_BYTES }: StateRe
 
 /** The sandbox of a plan is gone, or was never made: another one may have its state directory. */
 export function releaseState({ uid }: Pick<Host, 'uid'>, { mounts, identity }: SandboxSpec): void {
-  const mount = mounts.find(isState);
+  const mount = stateIn(mounts);
   if (!mount) return;
   const file = join(dirname(mount.source), USE);
   if (useIn(file, uid)?.sandboxId === identity.sandboxId) rmSync(file, { force: true });

@@ -14,7 +14,6 @@ import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
 import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
 import { METRICS } from '../records/telemetry/operation.ts';
-import { isState } from './state.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
 import { UnusedScans, backendFor, prepareVerified, reportViolation } from './obtaining.ts';
 import type { FoundWhileWaiting } from './obtaining.ts';
@@ -88,13 +87,12 @@ export async function warmUp(
 
 /** Takes a waiting sandbox that has exactly this plan; null if the command needs a new one. */
 export async function takeWarm(
-  host: Pick<Host, 'pool'>,
+  pool: Pool,
   planned: Planned,
   request: RunRequest,
   signal: AbortSignal,
 ): Promise<PreparedSandbox | null> {
-  const { pool } = host;
-  if (!pool || whyCold(planned.spec, request) !== null) return null;
+  if (whyCold(planned.spec, request) !== null) return null;
   return pool.take(templateOf(planned), { lifeMs: planned.policy.timeoutMs.value + AFTERWARDS_MS, signal });
 }
 
@@ -166,7 +164,9 @@ function forOneCommand({ mounts, services }: SandboxSpec): string | null {
   if (services) return 'it has services, which are started for each command';
   if (mounts.some(({ overlay, copyOf }) => overlay ?? copyOf))
     return 'it writes a fork, whose layer is made for each command';
-  return mounts.some(isState) ? 'it has a state directory, which one sandbox has at a time' : null;
+  return mounts.some(({ purpose }) => purpose === 'state')
+    ? 'it has a state directory, which one sandbox has at a time'
+    : null;
 }
 
 function templateOf({ spec, policy }: Pick<Planned, 'spec' | 'policy'>): SandboxTemplate {

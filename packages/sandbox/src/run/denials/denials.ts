@@ -73,7 +73,7 @@ export function denialsOf(facts: DenialFacts): Denials {
     network: unique([
       ...facts.policy.denials,
       ...suspectedNetwork({ ...facts, lines, printed: () => lastLines(facts.stdout) }),
-      ...refusedConnections(facts.policy, facts.connections),
+      ...(facts.connections.length > 0 ? refusedConnections(facts.policy, facts.connections) : []),
       ...unresolvedName(facts, lines),
       ...cutNetwork(facts),
     ]),

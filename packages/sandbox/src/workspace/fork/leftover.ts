@@ -1,4 +1,5 @@
-// Leftovers of an interrupted apply without its journal: the workspace was renamed, copied or restored since, or acode’s state is gone.
+// Traces of forks on disk, found without loading anything else of forks: whether there are any, and what an interrupted apply left
+// without its journal (the workspace was renamed, copied or restored since, or acode’s state is gone).
 
 import { existsSync, lstatSync, opendirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,6 +13,16 @@ const MAX_BYTES = 400 * 1024 ** 2;
 
 const headerSchema = z.looseObject({ workspace: z.string(), inode: z.string() });
 
+/** The directory of a user’s forks; absent until there is one. */
+export function forksIn(state: string): string {
+  return join(state, 'f');
+}
+
+/** Whether a user has, or had, forks. */
+export function hasForks(state: string): boolean {
+  return existsSync(forksIn(state));
+}
+
 /**
  * What to say about files that an interrupted apply left, if no journal is at hand for this workspace; null where it left none.
  *
@@ -22,6 +33,11 @@ export function leftoverOf(workspace: string, own: string): AcodeError<'ACODE-FR
   if (earlier !== null) return new AcodeError('ACODE-FRK-022', { workspace, earlier });
   const directory = [join(workspace, APPLY_AREA), join(own, 'area')].find(hasFiles);
   return directory === undefined ? null : new AcodeError('ACODE-FRK-022', { workspace, directory });
+}
+
+/** Whether an apply to the workspace may have been interrupted: it left files, or some apply of the user has a journal. */
+export function mayBeInterrupted(workspace: string, state: string): boolean {
+  return hasLeftover(workspace) || existsSync(join(state, 'applies'));
 }
 
 /** Whether an apply left files of the user’s in the workspace: those that it had replaced. */

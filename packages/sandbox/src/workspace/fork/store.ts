@@ -13,6 +13,7 @@ import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.
 import { isSameNumber } from '../file-identity.ts';
 import { copyBase, forgetBase } from './base.ts';
 import type { ForkLayers } from './layers.ts';
+import { forksIn } from './leftover.ts';
 import { assertOptions, overlayOptions, partAt } from './overlay.ts';
 import {
   ID,
@@ -104,7 +105,7 @@ export class ForkStore {
   readonly #known = new Map<string, { readonly stamp: string; readonly record: ForkRecord }>();
 
   constructor(stateDirectory: string, now: () => number) {
-    this.#directory = join(stateDirectory, 'f');
+    this.#directory = forksIn(stateDirectory);
     this.#now = now;
   }
 
