@@ -883,7 +883,7 @@ export const PROTECTIONS = [
   one(
     'a volume that only has the name of a cache is one',
     [
-      `${DOCKER}/resources/cache-rules.ts`,
+      `${DOCKER}/resources/volume-rules.ts`,
       "return isPlain ? null : 'it leads somewhere else';",
       'return isPlain ? null : null;',
     ],
@@ -1447,7 +1447,7 @@ export const PROTECTIONS = [
   ),
   one(
     'memory for a fork has no size',
-    [`${DOCKER}/resources/overlay-rules.ts`, 'return `size=${bytes},nr_inodes', 'return `nr_inodes'],
+    [`${DOCKER}/resources/volume-rules.ts`, 'return `size=${bytes},nr_inodes', 'return `nr_inodes'],
     [['forks/disk.test.ts', 'gives “no space left”']],
   ),
   one(

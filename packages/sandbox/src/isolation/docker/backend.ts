@@ -35,7 +35,7 @@ import {
   removeBelonging,
 } from './resources/owned.ts';
 import { DockerBuilds, EngineImages } from './images/image-store.ts';
-import { refuseDirectFill } from './resources/cache-rules.ts';
+import { refuseDirectFill } from './resources/volume-rules.ts';
 import { SandboxCaches } from './resources/caches.ts';
 import { SandboxDependencies } from './resources/dependencies.ts';
 import { SandboxOverlays } from './resources/overlays.ts';

@@ -3,9 +3,15 @@
 import type { PortRequest } from '../../contract/policy.ts';
 import type { MountSpec, SandboxSpec, TmpfsSpec } from '../../contract/spec.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
-import { cacheMount, type MountedCache } from './resources/cache-rules.ts';
-import { dependencyMounts, type MountedDependency } from './resources/dependency-rules.ts';
-import { overlayMount, storeMounts, type MountedOverlay } from './resources/overlay-rules.ts';
+import {
+  cacheMount,
+  type MountedCache,
+  dependencyMounts,
+  type MountedDependency,
+  overlayMount,
+  storeMounts,
+  type MountedOverlay,
+} from './resources/volume-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
 
 const SHM_BYTES = 64 * 1024 ** 2;

@@ -28,7 +28,7 @@ import {
   ownedDirectory,
   partRequest,
   strange,
-} from './cache-rules.ts';
+} from './volume-rules.ts';
 
 const CALL_MS = 10_000;
 const PAUSE_MS = 100;

@@ -12,9 +12,16 @@ import type { Engine, VolumeDetails } from '../engine/index.ts';
 import { engineFailure } from '../failure.ts';
 import type { EngineFacts } from '../request.ts';
 import { layerDifferences } from '../verify/verify.ts';
-import { type LayerPart, isPlainPath, layerOptions, mountpointOf, ownedDirectory } from './cache-rules.ts';
+import {
+  type LayerPart,
+  isPlainPath,
+  layerOptions,
+  mountpointOf,
+  ownedDirectory,
+  dependencyVolume,
+  type MountedDependency,
+} from './volume-rules.ts';
 import { SandboxVolumes, type VolumesOptions } from './caches.ts';
-import { dependencyVolume, type MountedDependency } from './dependency-rules.ts';
 import type { Attachment, Left, Seen } from './owned.ts';
 
 const CALL_MS = 10_000;

@@ -26,7 +26,7 @@ import { engineFailure } from '../failure.ts';
 import type { EngineFacts } from '../request.ts';
 import { SandboxVolumes, type VolumesOptions } from './caches.ts';
 import type { Attachment, Left, Seen } from './owned.ts';
-import { type MountedOverlay, overlayVolume, storeOptions, storeVolume } from './overlay-rules.ts';
+import { type MountedOverlay, overlayVolume, storeOptions, storeVolume } from './volume-rules.ts';
 
 const CALL_MS = 10_000;
 

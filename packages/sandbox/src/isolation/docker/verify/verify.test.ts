@@ -9,7 +9,7 @@ import { type KernelView, parseInterfaces, parseMountinfo } from '../../kernel.t
 import { planSandbox } from '../../plan.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import { createRequest } from '../request.ts';
-import type { MountedCache } from '../resources/cache-rules.ts';
+import type { MountedCache } from '../resources/volume-rules.ts';
 import {
   cacheDifferences,
   compareWithEngine,

@@ -19,7 +19,7 @@ import {
 } from '../../kernel.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 import type { EngineFacts } from '../request.ts';
-import { type CacheLayer, LAYER_FLAGS, type MountedCache, mountedName } from '../resources/cache-rules.ts';
+import { type CacheLayer, LAYER_FLAGS, type MountedCache, mountedName } from '../resources/volume-rules.ts';
 
 type Check = readonly [what: string, actual: unknown, expected: unknown];
 

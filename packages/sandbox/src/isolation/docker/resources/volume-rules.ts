@@ -1,4 +1,5 @@
-// The volumes of caches: what they are called, what the engine is asked for, and what one must be to be used. Pure.
+// The volumes of sandboxes, for caches, dependencies and forks: what they are called, what the engine is asked for, and what one must be to
+// be used. Pure.
 //
 // A sandbox never gets a cache itself, but a layer of its own over it (an overlay, made by the engine out of three volumes):
 // it reads what was filled in, and writes what it likes, and that goes with it. Only a run that fills a cache has the volume.
@@ -214,4 +215,97 @@ function numberField(value: number, length: number): Buffer {
   field.writeUIntBE(value, length - 6, 6);
   field[0] = 0x80;
   return field;
+}
+
+/** Dependencies as the engine mounts them. */
+export interface MountedDependency {
+  readonly target: string;
+  readonly volume: string;
+  /** Where the engine has the volume. */
+  readonly mountpoint: string;
+  readonly layer: CacheLayer;
+  /** The labels it was made with. */
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+/** The name of a part of the layer over one of the directories. */
+export function dependencyVolume({ identity }: SandboxSpec, at: number, part: LayerPart): string {
+  return `acode-${identity.sandboxId}-deps${at}-${part}`;
+}
+
+/** The mounts in a create request; `made` is what was made for the plan. */
+export function dependencyMounts(
+  spec: SandboxSpec,
+  made: readonly Pick<MountedDependency, 'target' | 'labels'>[] = [],
+): Record<string, unknown>[] {
+  return (spec.dependencies ?? []).map(({ target }, at) => ({
+    Type: 'volume',
+    Source: dependencyVolume(spec, at, 'layer'),
+    Target: target,
+    ReadOnly: false,
+    // As for a cache: what the engine makes anew under this name must be known to be ours.
+    VolumeOptions: {
+      NoCopy: true,
+      Labels: { ...(made.find(one => one.target === target)?.labels ?? ownership(spec)) },
+    },
+  }));
+}
+
+/** The overlay of a fork as the engine mounts it. */
+export interface MountedOverlay {
+  readonly target: string;
+  readonly volume: string;
+  /** Where the engine has the volume. */
+  readonly mountpoint: string;
+  /** Where the engine has the memory that takes its changes; absent where they go to a directory. */
+  readonly memory?: string;
+  /** The labels it was made with. */
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+/** The name of the volume for one of the mounts of a plan. */
+export function overlayVolume({ identity }: Pick<SandboxSpec, 'identity'>, at: number): string {
+  return `acode-${identity.sandboxId}-fork${at}`;
+}
+
+/** The name of the volume in memory of a plan. */
+export function storeVolume({ identity }: Pick<SandboxSpec, 'identity'>): string {
+  return `acode-${identity.sandboxId}-disk`;
+}
+
+const BYTES_PER_INODE = 4096;
+const MIN_INODES = 64;
+
+/** The options of a volume in memory: only the user inside can open it. */
+export function storeOptions(bytes: number, { uid, gid }: SandboxSpec['user']): string {
+  const inodes = Math.max(MIN_INODES, Math.floor(bytes / BYTES_PER_INODE));
+  return `size=${bytes},nr_inodes=${inodes},mode=0700,uid=${uid},gid=${gid},nosuid,nodev`;
+}
+
+/** The mount of the memory that a sandbox holds, in its create request; none for every other sandbox. */
+export function storeMounts(spec: SandboxSpec): Record<string, unknown>[] {
+  if (!spec.store) return [];
+  const { volume, target } = spec.store;
+  const options = { NoCopy: true, Labels: { ...ownership(spec) } };
+  return [{ Type: 'volume', Source: volume, Target: target, ReadOnly: false, VolumeOptions: options }];
+}
+
+/** The mount in a create request; `made` is what was made for the plan. */
+export function overlayMount(
+  spec: SandboxSpec,
+  at: number,
+  made: readonly Pick<MountedOverlay, 'target' | 'labels'>[] = [],
+): Record<string, unknown> {
+  const target = spec.mounts[at]?.target ?? '';
+  return {
+    Type: 'volume',
+    Source: overlayVolume(spec, at),
+    Target: target,
+    ReadOnly: false,
+    // As for a cache: what the engine makes anew under this name must be known to be ours.
+    VolumeOptions: {
+      NoCopy: true,
+      Labels: { ...(made.find(one => one.target === target)?.labels ?? ownership(spec)) },
+    },
+  };
 }

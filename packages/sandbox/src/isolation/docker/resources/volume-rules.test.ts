@@ -11,7 +11,7 @@ import {
   mountpointOf,
   ownedDirectory,
   partRequest,
-} from './cache-rules.ts';
+} from './volume-rules.ts';
 
 const cache: CacheSpec = {
   tool: 'npm',
