@@ -138,7 +138,7 @@ export const PROTECTIONS = [
   one(
     'the filter allows AF_VSOCK',
     [
-      `${SECCOMP}/conditions.ts`,
+      `${SECCOMP}/profile.ts`,
       '      [equal(0, NETLINK), equal(2, ROUTE)],',
       '      [equal(0, NETLINK), equal(2, ROUTE)], [equal(0, 40)],',
     ],
@@ -146,7 +146,7 @@ export const PROTECTIONS = [
   ),
   one(
     'the filter allows every socket family',
-    [`${SECCOMP}/conditions.ts`, '      [equal(0, NETLINK), equal(2, ROUTE)],', '      [],'],
+    [`${SECCOMP}/profile.ts`, '      [equal(0, NETLINK), equal(2, ROUTE)],', '      [],'],
     [[ESCAPE, 'A8 |A10 ']],
   ),
   one(
@@ -169,7 +169,7 @@ export const PROTECTIONS = [
   ),
   one(
     'the filter allows new namespaces',
-    [`${SECCOMP}/conditions.ts`, 'alternatives: [[clear(0, NAMESPACES)]],', 'alternatives: [[]],'],
+    [`${SECCOMP}/profile.ts`, 'alternatives: [[clear(0, NAMESPACES)]],', 'alternatives: [[]],'],
     [[ESCAPE, 'A4 ']],
   ),
   requested('capabilities are not dropped', [REQUEST, "    CapDrop: ['ALL'],\n", ''], [[ESCAPE, 'A17 ']]),

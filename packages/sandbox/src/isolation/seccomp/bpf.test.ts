@@ -3,10 +3,9 @@
 import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import { seccompProgram } from './bpf.ts';
-import { CONDITIONALS } from './conditions.ts';
+import { CONDITIONALS, ARCHITECTURES, type Architecture } from './profile.ts';
 import { GROUPS, UNIMPLEMENTED } from './groups.ts';
 import { SYSTEM_CALLS } from './numbers.ts';
-import { ARCHITECTURES, type Architecture } from './profile.ts';
 
 const AUDIT = { x86_64: 0xc000_003e, aarch64: 0xc000_00b7, i386: 0x4000_0003, arm: 0x4000_0028 } as const;
 const ANSWERS: Readonly<Record<number, string>> = {

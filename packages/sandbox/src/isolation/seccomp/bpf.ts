@@ -2,7 +2,7 @@
 //
 // For levels that hand the filter to the kernel themselves. The engine’s JSON and this come from one source, and say the same.
 
-import { CONDITIONALS, type Test } from './conditions.ts';
+import { CONDITIONALS, type Test } from './profile.ts';
 import { GROUPS, UNIMPLEMENTED, UNSUPPORTED_WITH_LIMIT } from './groups.ts';
 import { SYSTEM_CALLS } from './numbers.ts';
 import type { Architecture, FilterOptions } from './profile.ts';

@@ -1,9 +1,16 @@
 import { describe, expect, it } from 'vitest';
 import fc from 'fast-check';
 import * as z from 'zod';
-import { anyBut, type Test } from './conditions.ts';
+import {
+  anyBut,
+  type Test,
+  ARCHITECTURES,
+  architectureOf,
+  seccompProfile,
+  type Architecture,
+  type FilterOptions,
+} from './profile.ts';
 import { GROUPS, UNIMPLEMENTED } from './groups.ts';
-import { ARCHITECTURES, architectureOf, seccompProfile, type Architecture, type FilterOptions } from './profile.ts';
 
 const profileSchema = z.strictObject({
   defaultAction: z.literal('SCMP_ACT_ERRNO'),
