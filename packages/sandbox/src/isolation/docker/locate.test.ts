@@ -6,7 +6,7 @@ import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { locateEngine, type LocateHost, thisHost } from './locate.ts';
+import { locateEngine, type LocateHost, thisHost } from './connect.ts';
 
 interface Machine {
   readonly env?: Record<string, string>;
