@@ -13,9 +13,8 @@ import { text } from '../contract/wording.ts';
 import { govern, riskRulesOf } from './risk.ts';
 import type { Task } from './risk.ts';
 import { resolveImageNaming } from './pull.ts';
-import { resolveImageTrust } from './images.ts';
+import { resolveImageTrust, chooseImage } from './images.ts';
 import { resolveCaches } from './caches.ts';
-import { chooseImage } from './language-image.ts';
 import { builtInValue, pick, placeOf, resolveMode, sourceIn, sourceOf } from './layers.ts';
 import type { Layers } from './layers.ts';
 import {

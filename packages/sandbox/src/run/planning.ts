@@ -19,11 +19,10 @@ import { credentialEnvironment, refusePrivateValues } from './credentials/enviro
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
 import { environmentBesides } from '../policy/environment.ts';
-import { fullName } from '../policy/images.ts';
+import { fullName, refuseUndecided, withImageReason } from '../policy/images.ts';
 import { sourceOf } from '../policy/layers.ts';
 import type { Layers } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
-import { refuseUndecided, withImageReason } from '../policy/language-image.ts';
 import { NOTHING } from '../policy/request-policy.ts';
 import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
