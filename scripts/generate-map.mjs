@@ -77,7 +77,6 @@ const ROOMS = {
     'Configuration files of machine, user and repository: bounded reading, keys, schema.',
   'packages/sandbox/src/records': 'Records of runs.',
   'packages/sandbox/src/records/audit': 'Audit log: hash-chained records of what was run, refused and removed.',
-  'packages/sandbox/src/records/telemetry': 'Operations, metrics, events.',
   'packages/sandbox/src/run': 'The pipe: one command from its request to its result.',
   'packages/sandbox/src/run/denials': 'What a sandbox denied a command, and the way on.',
   'packages/sandbox/src/run/output': 'Output of a command: capture, decoding, terminal sanitising.',

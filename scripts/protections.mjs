@@ -733,7 +733,7 @@ export const PROTECTIONS = [
   one(
     'a caller’s logger may stop a run',
     [
-      `${SRC}/records/telemetry/operation.ts`,
+      `${SRC}/records/telemetry.ts`,
       'harmless(() => this.#logger',
       '((tell: () => unknown): void => void tell())(() => this.#logger',
     ],

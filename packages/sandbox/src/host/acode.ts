@@ -61,7 +61,7 @@ import { admitted } from '../run/admission.ts';
 import type { Sandbox } from '../persistent/sandbox.ts';
 import { scanRecord } from '../run/scanning.ts';
 import { fewAtOnce, sweep } from './sweep.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import { poolReport, warmUp } from '../run/warm.ts';
 import { scanJobs, unfinishedScan } from '../workspace/continued-scan.ts';
 import { validateWorkspace } from '../workspace/locate.ts';

@@ -40,8 +40,7 @@ import { environmentMode } from '../policy/layers.ts';
 import { Locks } from '../lifecycle/lock.ts';
 import { recordLives } from '../run/trail.ts';
 import { TrustStore } from '../policy/trust.ts';
-import { Bus, Telemetry } from '../records/telemetry/operation.ts';
-import { ContainerReports } from '../records/telemetry/containers.ts';
+import { Bus, Telemetry, ContainerReports } from '../records/telemetry.ts';
 import { openPool } from '../run/warm.ts';
 
 /** A host with everything that acode.ts needs. */

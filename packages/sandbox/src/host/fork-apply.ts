@@ -21,7 +21,7 @@ import { locate, parseMountinfo } from '../isolation/kernel.ts';
 import type { KernelMount } from '../isolation/kernel.ts';
 import { KEEP } from '../lifecycle/labels.ts';
 import { findingsOf } from '../records/audit/files.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import type { Host } from '../run/host.ts';
 import { identityOf, isSameNumber, isWithin } from '../workspace/file-identity.ts';
 import { applyChanges, pendingApply, resumeApply, rollBackApply } from '../workspace/fork/apply.ts';

@@ -29,7 +29,7 @@ import { CACHE, FILLING, isReachable, LAYER } from '../lifecycle/labels.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from '../lifecycle/orphans.ts';
 import type { Wanted } from '../lifecycle/orphans.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import { LEVELS, levelFacts, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { Capability } from '../isolation/backend.ts';

@@ -11,8 +11,8 @@ import { removeDeadSockets } from '../lifecycle/ownership.ts';
 import { judged, judging, removeBelonging, removeSandbox, reportGone } from '../run/removing.ts';
 import type { Judged } from '../run/removing.ts';
 import { hasForks } from '../workspace/fork/leftover.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import { METRICS } from '../records/telemetry.ts';
+import type { Operation } from '../records/telemetry.ts';
 
 /** All resources of acode on the engine, with current verdicts. */
 export interface Survey {

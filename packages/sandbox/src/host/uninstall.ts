@@ -21,7 +21,7 @@ import { cleanup } from './inventory.ts';
 import { liveOwners } from '../lifecycle/ownership.ts';
 import { forgottenStages, removeForgottenStages } from '../images/project/stage.ts';
 import { survey } from './sweep.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 
 // The entries that acode itself creates in its directories. Anything else there belongs to another program: an
 // environment variable may point anywhere, and a directory of that name may have another purpose.

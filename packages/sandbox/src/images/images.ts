@@ -21,7 +21,7 @@ import { resolvePolicy } from '../policy/resolve.ts';
 import { obtainImage } from './pulling.ts';
 import type { ImageHost, PulledEntry } from './pulls.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 
 /** Does one operation of a host: with its signal, and logged. */
 export type Operate = <Value>(

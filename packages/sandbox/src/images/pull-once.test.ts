@@ -14,7 +14,7 @@ import type { PullOutcome } from './pulls.ts';
 import { pullShared } from './pull-once.ts';
 import type { PullingHost } from './pull-once.ts';
 import { Locks } from '../lifecycle/lock.ts';
-import { Bus, Telemetry } from '../records/telemetry/operation.ts';
+import { Bus, Telemetry } from '../records/telemetry.ts';
 import { systemClock } from '../lifecycle/clock.ts';
 
 const REFERENCE = 'reg.example:5000/a:1';

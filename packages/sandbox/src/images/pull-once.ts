@@ -11,7 +11,7 @@ import type { PullOutcome, PulledEntry, Pulls, Wanted } from './pulls.ts';
 import { loginFor } from './registry/login.ts';
 import { LockTimeoutError } from '../lifecycle/lock.ts';
 import { workspaceOf } from '../run/repository.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
+import { METRICS } from '../records/telemetry.ts';
 
 /** As much of a host as a pull needs. */
 export type PullingHost = Pick<

@@ -16,7 +16,7 @@ import { plan } from '../run/planning.ts';
 import type { Sandbox } from './sandbox.ts';
 import { removeSandbox } from '../run/removing.ts';
 import type { Judged, Removal } from '../run/removing.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 
 const MIN_LENGTH = 4;
 

@@ -11,7 +11,7 @@ import { decideHost } from '../egress/decide.ts';
 import { gitSshOf, limitsOf, planOf, upstreamOf, widened } from '../egress/plan.ts';
 import type { EgressTask, EgressTaskRequest } from '../egress/proxy/proxy.ts';
 import type { BindFault } from '../egress/relay/control.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import { assertGrantable } from '../policy/network.ts';
 import type { GrantedHost, Host, Planned, RunningParts } from './host.ts';
 import { givenUp, obtainRecorded } from './obtaining.ts';

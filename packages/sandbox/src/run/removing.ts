@@ -13,9 +13,8 @@ import { isOwn, isReachable, KEEP, SANDBOX } from '../lifecycle/labels.ts';
 import { Leases } from '../lifecycle/leases.ts';
 import { judge } from '../lifecycle/orphans.ts';
 import type { Verdict } from '../lifecycle/orphans.ts';
-import type { Gone } from '../records/telemetry/containers.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Gone, Operation } from '../records/telemetry.ts';
+import { METRICS } from '../records/telemetry.ts';
 
 /** A resource on the engine and the verdict on it. */
 export interface Judged<Thing = SandboxInfo> {

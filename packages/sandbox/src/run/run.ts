@@ -18,7 +18,7 @@ import { releaseState } from './state.ts';
 import { Capture } from './output/capture.ts';
 import { printable } from './trail.ts';
 import { Running } from './running.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import { takeWarm } from './warm.ts';
 import { workdirFor } from '../workspace/locate.ts';
 

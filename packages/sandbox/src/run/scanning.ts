@@ -9,7 +9,7 @@ import type { ContinuedScans, ScanJob, ScanReport } from '../contract/scan.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
 import { afterwards } from '../lifecycle/clock.ts';
-import type { Operation } from '../records/telemetry/operation.ts';
+import type { Operation } from '../records/telemetry.ts';
 import type { ScanRest } from '../workspace/after-run.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
 

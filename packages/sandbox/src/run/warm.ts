@@ -13,7 +13,7 @@ import { Pool } from '../isolation/pool/pool.ts';
 import type { Discarded, PoolObserver } from '../isolation/pool/pool.ts';
 import type { PreparedSandbox, SandboxTemplate } from '../isolation/pool/pool-kind.ts';
 import type { PoolLimits } from '../isolation/pool/pool-size.ts';
-import { METRICS } from '../records/telemetry/operation.ts';
+import { METRICS } from '../records/telemetry.ts';
 import { recordMadeAhead, requestHashOf } from './trail.ts';
 import { UnusedScans, backendFor, prepareVerified, reportViolation } from './obtaining.ts';
 import type { FoundWhileWaiting } from './obtaining.ts';

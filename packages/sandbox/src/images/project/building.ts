@@ -43,7 +43,7 @@ import {
 } from './project-base.ts';
 import { projectReference } from '../../policy/pull.ts';
 import type { ImageHost, PulledImages } from '../pulls.ts';
-import type { Operation } from '../../records/telemetry/operation.ts';
+import type { Operation } from '../../records/telemetry.ts';
 import { LockTimeoutError } from '../../lifecycle/lock.ts';
 import type { Locks } from '../../lifecycle/lock.ts';
 import { Pauses } from '../../lifecycle/clock.ts';

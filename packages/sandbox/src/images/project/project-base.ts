@@ -11,7 +11,7 @@ import type { Host, Planned } from '../../run/host.ts';
 import type { BuiltImage, EngineBackend } from '../../isolation/backend.ts';
 import { plan } from '../../run/planning.ts';
 import { fullName } from '../../policy/images.ts';
-import type { Operation } from '../../records/telemetry/operation.ts';
+import type { Operation } from '../../records/telemetry.ts';
 
 /** Inputs of the search for the base. */
 export interface Basing {

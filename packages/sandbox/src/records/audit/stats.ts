@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 import type { Stats, StatsQuery } from '../../contract/audit.ts';
-import { Kpis, figuresOf } from '../telemetry/operation.ts';
+import { Kpis, figuresOf } from '../telemetry.ts';
 import { jsonOf } from './changes.ts';
 
 // Only lines with one of these are parsed: a log may hold millions of records.

@@ -1,8 +1,8 @@
 // Failing loggers and metrics: an error in the caller’s own code affects no operation.
 
 import { expect, it } from 'vitest';
-import { systemClock } from '../../lifecycle/clock.ts';
-import { Telemetry } from './operation.ts';
+import { systemClock } from '../lifecycle/clock.ts';
+import { Telemetry } from './telemetry.ts';
 
 const fails = (): never => {
   throw new Error('disk full');

@@ -1,7 +1,7 @@
 // Key figures of a host.
 
 import { describe, expect, it } from 'vitest';
-import { Kpis } from './operation.ts';
+import { Kpis } from './telemetry.ts';
 
 describe('Kpis', () => {
   const event = (sandboxId: string, ms: number) => ({
