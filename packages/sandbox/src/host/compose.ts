@@ -77,7 +77,7 @@ export async function composeHost({
   const settings = settingsOf(config.config);
   const identity = await hostIdentity(directories.runtime);
   const { place: leases } = new Leases(directories.state);
-  const session = new Session({ id: options.sessionId, host: identity, uid, leases, settings, now: () => clock.now() });
+  const session = new Session({ id: options.sessionId, host: identity, uid, leases, settings, clock });
   const telemetry = new Telemetry({ clock, logger: options.logger, metrics: options.metrics, session: session.id });
   const bus = new Bus(error => telemetry.log('error', 'an event listener failed', { reason: String(error) }));
   const reports = new ContainerReports(telemetry, bus);

@@ -6,8 +6,8 @@ import { AcodeError } from '../contract/errors.ts';
 
 /** The real clock. Its timers keep the process alive, or a promise waiting for one might never settle. */
 export const systemClock: Clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
+  now: Date.now,
+  monotonic: performance.now.bind(performance),
   after(ms, action) {
     const timer = setTimeout(action, ms);
     return () => clearTimeout(timer);
@@ -76,13 +76,6 @@ export async function inTime<Value>(clock: Clock, ms: number, work: Promise<Valu
   } finally {
     cancel();
   }
-}
-
-/** Begins work when whoever waits for something now has had their turn. */
-export function afterwards<Value>(work: () => Promise<Value>): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    setImmediate(() => void work().then(resolve, reject));
-  });
 }
 
 // A signal, another command’s output and a progress bar wait this long at most, and one step of the work.

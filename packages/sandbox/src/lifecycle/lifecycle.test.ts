@@ -16,7 +16,7 @@ const session = (more: Partial<ConstructorParameters<typeof Session>[0]> = {}) =
     uid: 7,
     leases: 'l',
     settings: { namePrefix: 'acode', labels: {} },
-    now: () => 0,
+    clock: { now: () => 0 },
     ...more,
   });
 const of = {

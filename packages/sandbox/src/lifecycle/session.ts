@@ -3,6 +3,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { AcodeError } from '../contract/errors.ts';
 import type { Level } from '../contract/levels.ts';
+import type { Clock } from '../contract/ports.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
 import { redact } from '../contract/redact.ts';
 import { labelFault, sandboxLabels } from './labels.ts';
@@ -16,7 +17,7 @@ export interface SessionOptions {
   /** Where the leases of kept sandboxes are, as labels say it. */
   readonly leases: string;
   readonly settings: { readonly namePrefix: string; readonly labels: Readonly<Record<string, string>> };
-  readonly now: () => number;
+  readonly clock: Pick<Clock, 'now'>;
 }
 
 // How many tasks are counted at once. A host that lives for weeks has more, one after the other.
@@ -53,7 +54,7 @@ export class Session {
     /** The name of the service that it is, beside the sandbox of that task. */
     service?: string;
   }): SandboxIdentity {
-    const { host, uid, leases, settings, now } = this.#options;
+    const { host, uid, leases, settings, clock } = this.#options;
     const task = checkId(of.task ?? 'run', 'taskId');
     const session = checkId(of.session ?? this.id, 'sessionId');
     const named = of.service === undefined ? task : `${task}-${of.service}`;
@@ -62,7 +63,7 @@ export class Session {
     if (!of.preview) this.#count(key, sequence);
     const sandboxId = randomUUID();
     const name = containerName({ session, task: named, sequence, prefix: settings.namePrefix });
-    const createdAt = new Date(now());
+    const createdAt = new Date(clock.now());
     const facts = {
       session,
       task,
@@ -79,7 +80,7 @@ export class Session {
       ...(of.givenName === undefined ? {} : { givenName: of.givenName }),
       leases,
       createdAt,
-      expiresAt: new Date(now() + HARD_MAXIMUM_MS),
+      expiresAt: new Date(clock.now() + HARD_MAXIMUM_MS),
     };
     return {
       sandboxId,

@@ -1,5 +1,6 @@
 // Steps 4 and 5 of the pipeline: obtains a sandbox for a plan, from the warm pool or newly created, and records it.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AuditHead, AuditProvision, AuditScan } from '../contract/audit.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { backendOf, isBoundary, usesEngine } from '../contract/levels.ts';
@@ -15,7 +16,6 @@ import { findingsOf } from '../records/audit/files.ts';
 import type { RiskyChange } from '../contract/result.ts';
 import type { RestPeriod, ScanJob, ScanReport } from '../contract/scan.ts';
 import { rendered } from '../contract/wording.ts';
-import { afterwards } from '../lifecycle/clock.ts';
 import { continueScan, loggable } from './scanning.ts';
 import type { ScannedRun } from './scanning.ts';
 import { changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
@@ -231,7 +231,7 @@ export class UnusedScans {
     const window = { sinceMs, untilMs, ...(atRest ? { rest: atRest } : {}) };
     const job = { workspace, directories, ...window, sandboxId, correlationId, sessionId, known: [] };
     this.#queue.push({ job, image: spec.image.reference });
-    if (!this.#working) this.#host.keep(afterwards(() => this.#work()));
+    if (!this.#working) this.#host.keep(nextTurn().then(() => this.#work()));
     this.#working = true;
   }
 

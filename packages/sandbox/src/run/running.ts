@@ -1,5 +1,6 @@
 // Running command: its streams, its input, its end, and its result.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Readable } from 'node:stream';
 import type { EgressConnection, SpentBudget } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
@@ -17,7 +18,7 @@ import type { Planned, RunningParts } from './host.ts';
 import { environmentBesides } from '../policy/environment.ts';
 import { recordDenials, recordExit, recordOutcome, recordResult, recordRisk } from './trail.ts';
 import { continueScan } from './scanning.ts';
-import { afterwards, inTime } from '../lifecycle/clock.ts';
+import { inTime } from '../lifecycle/clock.ts';
 import { absentEnvironments, changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
 import type { EndedRun, RunScan } from '../workspace/after-run.ts';
 import { NO_CHANGES } from '../workspace/change-counts.ts';
@@ -214,7 +215,7 @@ export class Running implements RunningCommand {
   #end(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    this.#removed = afterwards(() => this.#parts.dispose());
+    this.#removed = nextTurn().then(() => this.#parts.dispose());
     this.#parts.host.keep(this.#removed);
   }
 

@@ -1,5 +1,6 @@
 // Continued scans: completes a scan that exceeded its run’s time budget, in this process or another, and reports it.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { findingsOf } from '../records/audit/files.ts';
 import type { AuditScan } from '../contract/audit.ts';
 import { chooseChanges } from '../contract/changes.ts';
@@ -8,7 +9,6 @@ import type { RiskyChange, RunResult } from '../contract/result.ts';
 import type { ContinuedScans, ScanJob, ScanReport } from '../contract/scan.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Host } from './host.ts';
-import { afterwards } from '../lifecycle/clock.ts';
 import type { Operation } from '../records/telemetry.ts';
 import type { ScanRest } from '../workspace/after-run.ts';
 import { scanJobs } from '../workspace/continued-scan.ts';
@@ -40,7 +40,7 @@ export class ScansInProcess implements ContinuedScans {
   begin(job: ScanJob): boolean {
     if (this.#parts.closing.aborted || this.#queue.length >= MAX_QUEUED) return false;
     this.#queue.push(job);
-    if (!this.#working) this.#parts.keep(afterwards(() => this.#work()));
+    if (!this.#working) this.#parts.keep(nextTurn().then(() => this.#work()));
     this.#working = true;
     return true;
   }

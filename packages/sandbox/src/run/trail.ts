@@ -1,5 +1,6 @@
 // Step 9 of the pipeline, the part that must not fail: the audit record before the hand-over, and the outcome after it.
 
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createHash } from 'node:crypto';
 import { findingsOf } from '../records/audit/files.ts';
 import type { Scanned } from '../records/audit/files.ts';
@@ -25,7 +26,6 @@ import type { RiskyChange, RunResult } from '../contract/result.ts';
 import type { SandboxSpec, ServiceSpec } from '../contract/spec.ts';
 import type { Host, Planned, RunningParts } from './host.ts';
 import type { Backend } from '../isolation/backend.ts';
-import { afterwards } from '../lifecycle/clock.ts';
 import { setBy } from '../policy/layers.ts';
 import { METRICS } from '../records/telemetry.ts';
 import type { Operation } from '../records/telemetry.ts';
@@ -113,7 +113,7 @@ export function recordOutcome(
   // Written after the caller has its result, which must not wait for the audit log.
   inBackground(
     run,
-    afterwards(() => run.host.audit.append(entry)),
+    nextTurn().then(() => run.host.audit.append(entry)),
   );
 }
 
@@ -162,7 +162,7 @@ export function recordFindings(
   } as const;
   inBackground(
     run,
-    afterwards(() => run.host.audit.append(entry)),
+    nextTurn().then(() => run.host.audit.append(entry)),
   );
 }
 
@@ -434,8 +434,10 @@ function keepOutput({ host, operation, command, planned }: RunningParts, result:
     correlationId: result.correlationId,
   };
   const { savedLogs } = host;
-  const saving = afterwards(() => savedLogs.save(log, at.getTime())).catch((error: unknown) =>
-    operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
-  );
+  const saving = nextTurn()
+    .then(() => savedLogs.save(log, at.getTime()))
+    .catch((error: unknown) =>
+      operation.step('warn', 'the output of the run could not be kept', { reason: String(error) }),
+    );
   host.keep(saving);
 }
