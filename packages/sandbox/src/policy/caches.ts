@@ -80,7 +80,7 @@ function resolveEnabled(layers: Layers): Sourced<boolean> {
       field: 'caches',
       request: undefined,
       key,
-      read: ({ sandbox }) => sandbox?.cache_volumes?.enabled,
+      read: sandbox => sandbox.cache_volumes?.enabled,
       builtIn: true,
     },
   );

@@ -54,6 +54,9 @@ export function environmentMode(env: NodeJS.ProcessEnv): Mode | null {
   });
 }
 
+/** Settings of sandboxes in a configuration file. */
+export type SandboxSection = NonNullable<Config['sandbox']>;
+
 /** One value that layers may set. */
 export interface Choice<Value> {
   /** The field of the request. */
@@ -61,7 +64,8 @@ export interface Choice<Value> {
   readonly request: Value | undefined;
   /** The key of the configuration. */
   readonly key: string;
-  readonly read: (config: Config) => Value | undefined;
+  /** What the configuration says, where it has a section of that key. */
+  readonly read: (sandbox: SandboxSection) => Value | undefined;
   readonly builtIn: Value;
 }
 
@@ -70,9 +74,9 @@ export function pick<Value>(layers: Layers, choice: Choice<Value>): Sourced<Valu
   const { field, request, key, read, builtIn } = choice;
   if (request !== undefined) return { value: request, layer: 'request', where: `policy.${field}` };
   const { repository, user } = layers;
-  const asked = repository ? read(repository.config) : undefined;
+  const asked = repository?.config.sandbox && read(repository.config.sandbox);
   if (repository && asked !== undefined) return { value: asked, layer: 'repository', where: placeOf(repository, key) };
-  const own = read(user.config);
+  const own = user.config.sandbox && read(user.config.sandbox);
   if (own !== undefined) return { value: own, ...sourceIn(user, key) };
   return builtInValue(builtIn);
 }

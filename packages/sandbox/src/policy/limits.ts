@@ -50,7 +50,7 @@ export function resolveLimits(layers: Layers, of: LimitsFor, warnings: string[])
       field: `limits.${name}`,
       request: of.request.limits?.[name],
       key,
-      read: ({ sandbox }) => (sandbox ? read(sandbox) : undefined),
+      read,
       builtIn: profileLimits(of.profile, of.machine)[name],
     });
     const own = layers.user.config.sandbox;
@@ -76,7 +76,7 @@ export function resolveTimeout(layers: Layers, of: LimitsFor, warnings: string[]
     field: 'timeoutMs',
     request: of.request.timeoutMs,
     key: 'sandbox.defaults.timeout_seconds',
-    read: ({ sandbox }) => milliseconds(sandbox?.defaults?.timeout_seconds),
+    read: sandbox => milliseconds(sandbox.defaults?.timeout_seconds),
     builtIn: profileLimits(of.profile, of.machine).timeoutMs,
   });
   const own = milliseconds(layers.user.config.sandbox?.defaults?.timeout_seconds);
@@ -90,7 +90,7 @@ export function resolveNetworkTimeout(layers: Layers, warnings: string[]): Sourc
     field: 'network',
     request: undefined,
     key: 'sandbox.network.timeout_seconds',
-    read: ({ sandbox }) => milliseconds(sandbox?.network?.timeout_seconds),
+    read: sandbox => milliseconds(sandbox.network?.timeout_seconds),
     builtIn: null,
   });
   const { value } = asked;
@@ -103,7 +103,7 @@ export function resolveDisk(request: PolicyFields, layers: Layers): Sourced<numb
     field: 'disk',
     request: request.disk?.bytes,
     key: 'sandbox.mounts.fork_size',
-    read: ({ sandbox }) => sandbox?.mounts?.fork_size,
+    read: sandbox => sandbox.mounts?.fork_size,
   });
 }
 
@@ -114,7 +114,7 @@ export function resolveDiskRates(layers: Layers): Pick<EffectivePolicy, 'diskRea
       field: 'blkio',
       request: undefined,
       key: `sandbox.defaults.blkio.${key}`,
-      read: ({ sandbox }) => sandbox?.defaults?.blkio?.[key],
+      read: sandbox => sandbox.defaults?.blkio?.[key],
     });
   return { diskReadRate: of('read_bps'), diskWriteRate: of('write_bps') };
 }
@@ -135,7 +135,7 @@ export function resolveNetworkLimits(
       field: 'networkLimits',
       request,
       key: path,
-      read: ({ sandbox }) => sandbox?.network?.[key],
+      read: sandbox => sandbox.network?.[key],
     });
     const most = layers.machine?.config.sandbox?.network?.[key];
     if (!layers.machine || most === undefined) return asked;

@@ -19,7 +19,7 @@ import { text } from '../contract/wording.ts';
 import type { FieldReference, SettingReference, Text } from '../contract/wording.ts';
 import { withCredentials } from './credentials.ts';
 import { builtInValue, pick, placeOf, resolveMode, setting, sourceIn, sourceOf } from './layers.ts';
-import type { Layers, Mode } from './layers.ts';
+import type { Layers, Mode, SandboxSection } from './layers.ts';
 
 /** The part of a policy that is about the network. */
 export type NetworkPolicy = Pick<EffectivePolicy, 'network' | 'dns' | 'ports' | 'denials'>;
@@ -98,14 +98,14 @@ export function resolveNetwork(request: PolicyFields, layers: Layers, mode: Sour
     field: 'dns',
     request: request.dns,
     key: 'sandbox.network.dns_servers',
-    read: ({ sandbox }) => sandbox?.network?.dns_servers,
+    read: sandbox => sandbox.network?.dns_servers,
     builtIn: [],
   });
   const ports = pick<readonly PortRequest[]>(layers, {
     field: 'ports',
     request: request.ports,
     key: 'sandbox.network.ports',
-    read: ({ sandbox }) => sandbox?.network?.ports,
+    read: sandbox => sandbox.network?.ports,
     builtIn: [],
   });
   checkServers(dns);
@@ -139,7 +139,7 @@ function askedNetwork(request: PolicyFields, layers: Layers): Sourced<NetworkMod
     request: asked === undefined ? undefined : networkOf(asked),
     key: 'sandbox.network.mode',
     // A list of a repository’s only narrows that of the user; it gives no network.
-    read: config => configuredNetwork(config, config === layers.user.config),
+    read: section => configuredNetwork(section, section === layers.user.config.sandbox),
     builtIn: undefined,
   });
   if (mode.value === undefined) return builtInValue({ kind: 'none' });
@@ -158,8 +158,10 @@ function networkKey({ sandbox }: Config): string {
   return sandbox?.defaults?.network === undefined ? ALLOW : 'sandbox.defaults.network';
 }
 
-function configuredNetwork({ sandbox }: Config, isOwn: boolean): NetworkMode | undefined {
-  const { network: { mode: named, allow = [] } = {}, defaults: { network: enabled } = {} } = sandbox ?? {};
+function configuredNetwork(
+  { network: { mode: named, allow = [] } = {}, defaults: { network: enabled } = {} }: SandboxSection,
+  isOwn: boolean,
+): NetworkMode | undefined {
   if (named !== undefined) return networkOf(namedNetwork(named, allow));
   if (enabled !== undefined) return { kind: enabled ? 'bridge' : 'none' };
   return isOwn && allow.length > 0 ? networkOf({ allow }) : undefined;

@@ -86,7 +86,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       field: 'pull',
       request: request.pull,
       key: 'sandbox.images.pull_policy',
-      read: ({ sandbox }) => sandbox?.images?.pull_policy,
+      read: sandbox => sandbox.images?.pull_policy,
       builtIn: 'missing',
     }),
     offline: resolveOffline(layers),
@@ -96,7 +96,7 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       field: 'onOutOfMemory',
       request: request.onOutOfMemory,
       key: 'sandbox.defaults.on_out_of_memory',
-      read: ({ sandbox }) => sandbox?.defaults?.on_out_of_memory,
+      read: sandbox => sandbox.defaults?.on_out_of_memory,
       builtIn: 'report',
     }),
     ...network,
@@ -110,14 +110,14 @@ export function resolvePolicy(input: PolicyFields, layers: Layers, host: Resolve
       field: 'workspace',
       request: available.workspace,
       key: 'sandbox.mounts.workspace_mode',
-      read: ({ sandbox }) => workspaceMode(sandbox?.mounts?.workspace_mode),
+      read: sandbox => workspaceMode(sandbox.mounts?.workspace_mode),
       builtIn: 'direct',
     }),
     workspacePath: pick(layers, {
       field: 'workspacePath',
       request: request.workspacePath,
       key: 'sandbox.mounts.workspace_path',
-      read: ({ sandbox }) => sandbox?.mounts?.workspace_path,
+      read: sandbox => sandbox.mounts?.workspace_path,
       builtIn: WORKSPACE_PATH,
     }),
     fork: onlyRequested(request.fork, 'policy.fork', null),
@@ -225,7 +225,7 @@ function resolveLevel(request: PolicyFields, layers: Layers, warnings: string[])
     field: 'level',
     request: request.level,
     key: 'sandbox.level',
-    read: ({ sandbox }) => sandbox?.level,
+    read: sandbox => sandbox.level,
     builtIn: 'auto',
   });
   const { machine } = layers;
@@ -255,8 +255,8 @@ function resolveMounts(request: PolicyFields, layers: Layers): Sourced<readonly 
     field: 'mounts',
     request: request.mounts,
     key: 'sandbox.mounts.additional',
-    read: ({ sandbox }) =>
-      sandbox?.mounts?.additional?.map(({ source, target, readonly = true }) => ({
+    read: sandbox =>
+      sandbox.mounts?.additional?.map(({ source, target, readonly = true }) => ({
         source,
         target,
         readOnly: readonly,
@@ -303,7 +303,7 @@ function resolveUser(request: PolicyFields, layers: Layers, caller: UserId): Sou
     field: 'user',
     request: request.user,
     key: 'sandbox.defaults.user',
-    read: ({ sandbox }) => sandbox?.defaults?.user,
+    read: sandbox => sandbox.defaults?.user,
     builtIn: 'caller',
   });
   const { layer, where } = asked;

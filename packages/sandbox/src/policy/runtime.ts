@@ -73,7 +73,7 @@ export function resolveRuntime(request: PolicyFields, layers: Layers): Sourced<s
     field: 'runtime',
     request: request.runtime,
     key: 'sandbox.runtime',
-    read: ({ sandbox }) => sandbox?.runtime,
+    read: sandbox => sandbox.runtime,
     builtIn: null,
   });
   const users = layers.user.config.sandbox?.security?.allowed_runtimes ?? [];

@@ -24,8 +24,8 @@ export function resolveServices(request: PolicyFields, layers: Layers): Sourced<
     field: 'services',
     request: services && Object.entries(services).map(([name, service]) => requested(name, asInput(service))),
     key: 'sandbox.services',
-    read: ({ sandbox }) =>
-      sandbox?.services &&
+    read: sandbox =>
+      sandbox.services &&
       Object.entries(sandbox.services).map(([name, service]) => requested(name, configured(service))),
     builtIn: [],
   });
