@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { withoutNames } from '../egress/servers.ts';
 import { images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 import { AgentPlace } from './place.ts';

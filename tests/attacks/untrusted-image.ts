@@ -1,6 +1,6 @@
 // An image that came from a registry nobody trusts, under whatever name somebody gave it on the engine.
 
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { Bench } from '../engine-client/engines.ts';
 import { startRegistry } from '../engine-client/registry.ts';
 import { withEngine } from '../support/engines.ts';

@@ -3,7 +3,7 @@
 import { mkdirSync, realpathSync, writeFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { ConfigInput } from '@acode/sandbox';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { projectReference } from '../../packages/sandbox/src/policy/pull.ts';
 import { TestHost, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';
 

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
-import { path as enginePath } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path as enginePath } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { Canary, SONG, UserNetwork } from './canaries.ts';
 

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { Bench } from '../cli/bench.ts';
 import { images, engines, withEngine, withoutEngines } from '../support/engines.ts';
 import { until } from '../support/waiting.ts';

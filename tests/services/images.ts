@@ -2,7 +2,7 @@
 
 import { createReadStream } from 'node:fs';
 import * as z from 'zod';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { images, withEngine } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 

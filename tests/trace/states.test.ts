@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { LogFields } from '@acode/sandbox';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { TestHost, engines, images, withEngine, withoutEngines } from '../support/engines.ts';
 import type { TestEngine } from '../support/engines.ts';
 

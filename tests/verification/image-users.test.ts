@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { rootCertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { path } from '../../packages/sandbox/src/isolation/docker/engine/protocol.ts';
+import { path } from '../../packages/sandbox/src/isolation/docker/engine/connection.ts';
 import { UserNetwork } from '../network/canaries.ts';
 import { EngineProxy } from '../support/proxy.ts';
 import { TestHost, engines, images, mainEngine, withEngine, withoutEngines } from '../support/engines.ts';

@@ -1,8 +1,8 @@
 // The container endpoints of the Engine API.
 
 import * as z from 'zod';
-import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
-import { EngineError, isNotFound, path } from './protocol.ts';
+import { type CallOptions, type EngineConnection, path, termsOf } from './connection.ts';
+import { EngineError, isNotFound } from './protocol.ts';
 import type { HijackedStream } from './streams.ts';
 
 const defaultDeadlineMs = 30_000;

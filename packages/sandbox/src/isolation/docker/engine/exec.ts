@@ -2,8 +2,8 @@
 
 import type { Readable } from 'node:stream';
 import * as z from 'zod';
-import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
-import { isNotFound, path } from './protocol.ts';
+import { type CallOptions, type EngineConnection, path, termsOf } from './connection.ts';
+import { isNotFound } from './protocol.ts';
 import type { HijackedStream } from './streams.ts';
 
 const defaultDeadlineMs = 30_000;

@@ -2,8 +2,8 @@
 
 import type { Readable } from 'node:stream';
 import * as z from 'zod';
-import { type CallOptions, type EngineConnection, termsOf } from './connection.ts';
-import { EngineError, isNotFound, jsonLines, path } from './protocol.ts';
+import { type CallOptions, type EngineConnection, path, termsOf } from './connection.ts';
+import { EngineError, isNotFound, jsonLines } from './protocol.ts';
 
 const defaultDeadlineMs = 30_000;
 // A registry may be slow to answer; a pull that says nothing for this long has stopped.

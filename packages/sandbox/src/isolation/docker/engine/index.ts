@@ -1,11 +1,11 @@
 // The engine client as one object: a connection and the narrow clients on it.
 
 import * as z from 'zod';
-import { type CallOptions, type ConnectionOptions, EngineConnection, termsOf } from './connection.ts';
+import { type CallOptions, type ConnectionOptions, EngineConnection, path, termsOf } from './connection.ts';
 import { Containers } from './containers.ts';
 import { Archive, Exec } from './exec.ts';
 import { Images } from './images.ts';
-import { EngineError, isNotFound, jsonLines, path } from './protocol.ts';
+import { EngineError, isNotFound, jsonLines } from './protocol.ts';
 import type { EngineReadable } from './streams.ts';
 
 /**

@@ -13,9 +13,8 @@ import {
   isTransient,
   jsonLines,
   negotiate,
-  path,
-  queryString,
 } from './protocol.ts';
+import { path, queryString } from './connection.ts';
 
 const operation = 'GET /x';
 const withCode = (code: string) => Object.assign(new Error(code), { code });
