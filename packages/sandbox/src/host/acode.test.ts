@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Acode } from './acode.ts';
+import { assertNotRoot } from './open.ts';
 
 const isRoot = process.getuid?.() === 0;
 let top = '';
@@ -23,6 +24,14 @@ afterEach(() => {
 const options = (): { workspace: string; engine: { socket: string } } => ({
   workspace: top,
   engine: { socket: join(top, 'no.sock') },
+});
+
+describe('assertNotRoot', () => {
+  it('refuses uid 0 with acode’s own message, and no other uid', () => {
+    expect(() => assertNotRoot(0, false)).toThrow('acode must not run as root/Administrator');
+    expect(() => assertNotRoot(0, true)).not.toThrow();
+    expect(() => assertNotRoot(1, false)).not.toThrow();
+  });
 });
 
 describe('Acode.open', () => {

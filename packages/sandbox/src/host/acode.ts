@@ -41,7 +41,7 @@ import { forksOf } from './forks.ts';
 import { loginsOf } from './logins.ts';
 import { savedLogs } from './logs.ts';
 import type { Logs } from './logs.ts';
-import { currentUid, loadAhead, open, openFurther, ownAuditLog, recordRoot } from './open.ts';
+import { assertNotRoot, currentUid, loadAhead, open, openFurther, ownAuditLog, recordRoot } from './open.ts';
 import { masksOf } from './masks.ts';
 import { networkAccessOf } from './network-access.ts';
 import { imagesOf } from '../images/images.ts';
@@ -50,7 +50,6 @@ import { cleanup, statusOf, withImageNames, withImagesNamed, withLeases } from '
 import type { OpenFurther } from '../run/host.ts';
 import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.ts';
 import type { AcodeOptions } from './options.ts';
-import { assertNotRoot } from '../policy/resolve.ts';
 import { modeOf, serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
 import { explain, planFirst } from '../run/planning.ts';

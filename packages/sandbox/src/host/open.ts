@@ -16,6 +16,11 @@ import { composeHost, loadLevels } from './compose.ts';
 import type { ComposedHost } from './compose.ts';
 import type { AcodeOptions } from './options.ts';
 
+/** Refuses uid 0 unless the user’s own configuration says otherwise. */
+export function assertNotRoot(uid: number, allowRoot: boolean): void {
+  if (uid === 0 && !allowRoot) throw new AcodeError('ACODE-SBX-011', { uid });
+}
+
 /** Every session of root must be recorded; without the record it does not open. */
 export async function recordRoot(host: ComposedHost): Promise<void> {
   const event = 'opened by root, as allow_root in root’s own configuration says';

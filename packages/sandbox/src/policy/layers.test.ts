@@ -8,7 +8,8 @@ import { keysOf, repositoryRule } from './config/keys.ts';
 import { machineSchema, teamSchema } from './config/schema.ts';
 import { AcodeError } from '../contract/errors.ts';
 import type { PolicyFields } from '../contract/policy.ts';
-import { environmentMode, NO_LAYERS, resolveMode } from './layers.ts';
+import { environmentMode } from './config/load.ts';
+import { NO_LAYERS, resolveMode } from './layers.ts';
 import type { Layers } from './layers.ts';
 import { resolvePolicy, resolveRules } from './resolve.ts';
 

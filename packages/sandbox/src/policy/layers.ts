@@ -5,7 +5,6 @@ import { checkConfig } from './config/check.ts';
 import type { LoadedConfig } from './config/check.ts';
 import type { LoadedMachine, RepositoryConfig } from './config/load.ts';
 import type { Config } from './config/schema.ts';
-import { AcodeError } from '../contract/errors.ts';
 import type { EffectivePolicy } from '../contract/policy.ts';
 import type { Source, Sourced } from '../contract/sourced.ts';
 import { ENVIRONMENT_MODE, LIBRARY_TERMS } from '../contract/wording.ts';
@@ -41,18 +40,6 @@ export const NO_LAYERS: Layers = {
   repository: null,
   environmentMode: null,
 };
-
-/** The mode that the environment asks for. A value that is no mode is an error: it was meant to protect. */
-export function environmentMode(env: NodeJS.ProcessEnv): Mode | null {
-  const value = env[ENVIRONMENT_MODE];
-  if (value === undefined || value === '') return null;
-  if (value === 'airgapped' || value === 'local-only') return value;
-  throw new AcodeError('ACODE-SBX-013', {
-    source: 'environment',
-    key: ENVIRONMENT_MODE,
-    reason: 'expected airgapped or local-only',
-  });
-}
 
 /** Settings of sandboxes in a configuration file. */
 export type SandboxSection = NonNullable<Config['sandbox']>;

@@ -7,7 +7,7 @@ import type { PolicyFields } from '../contract/policy.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import { decideLevel } from './runtime.ts';
 import { checkEnvironment, defaultEnvironment, isDangerous } from './environment.ts';
-import { assertNotRoot, resolvePolicy } from './resolve.ts';
+import { resolvePolicy } from './resolve.ts';
 import { NO_LAYERS } from './layers.ts';
 import type { Layers, RepositoryLayer } from './layers.ts';
 import { formatBytes, parseBytes } from '../contract/units.ts';
@@ -361,14 +361,6 @@ describe('checkEnvironment', () => {
 
   it('refuses a NUL', () => {
     expect(() => checkEnvironment({ A: 'a\0b' })).toThrow(expect.objectContaining({ code: 'ACODE-SBX-017' }));
-  });
-});
-
-describe('assertNotRoot', () => {
-  it('refuses uid 0 with acode’s own message, and no other uid', () => {
-    expect(() => assertNotRoot(0, false)).toThrow('acode must not run as root/Administrator');
-    expect(() => assertNotRoot(0, true)).not.toThrow();
-    expect(() => assertNotRoot(1, false)).not.toThrow();
   });
 });
 

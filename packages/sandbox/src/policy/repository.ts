@@ -7,7 +7,7 @@ import type { Config } from './config/schema.ts';
 import { CACHE_TOOLS } from '../contract/caches.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { isAtLeast } from '../contract/levels.ts';
-import type { Layers } from './layers.ts';
+import type { Layers, RepositoryLayer } from './layers.ts';
 import { resolveMode } from './layers.ts';
 import { runtimeStrength } from './runtime.ts';
 import { isWithin } from '../workspace/file-identity.ts';
@@ -23,9 +23,7 @@ export interface TrustKey {
 }
 
 /** Refuses a repository’s file as a whole at the first key that would loosen the policy. */
-export function checkRepository(layers: Layers): void {
-  const { repository } = layers;
-  if (!repository) return;
+export function checkRepository(repository: RepositoryLayer, layers: Layers): void {
   const [untrusted, ...others] = repository.trusted ? [] : keysThatNeedTrust(repository);
   if (untrusted) {
     const also =

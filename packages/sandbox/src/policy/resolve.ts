@@ -60,7 +60,7 @@ const NO_TASK: Task = { command: [] };
 export function resolvePolicy(input: PolicyFields, layers: Layers, host: ResolveHost): EffectivePolicy {
   const request = checkedPolicy(input);
   const available = refuseUnavailable(request);
-  checkRepository(layers);
+  if (layers.repository) checkRepository(layers.repository, layers);
   const warnings = [...layers.user.warnings, ...(layers.repository?.warnings ?? [])];
   const mode = resolveMode(layers);
   const profile: EffectivePolicy['profile'] =
@@ -328,9 +328,4 @@ function parseUser({ value, layer, where }: Sourced<string>): UserId {
 function workspaceMode(mode: 'rw' | 'ro' | undefined): 'direct' | 'readonly' | undefined {
   if (mode === undefined) return undefined;
   return mode === 'ro' ? 'readonly' : 'direct';
-}
-
-/** Refuses uid 0 unless the user’s own configuration says otherwise. */
-export function assertNotRoot(uid: number, allowRoot: boolean): void {
-  if (uid === 0 && !allowRoot) throw new AcodeError('ACODE-SBX-011', { uid });
 }

@@ -113,6 +113,7 @@ function withoutMasks(level: Level, { masks: { add } }: Pick<EffectivePolicy, 'm
 
 // Once for each file: a line that comes with every command is not read.
 function newsOf({ untold }: PreparedMasks): string[] {
+  if (untold.masked.length === 0) return untold.warnings.map(maskWarningText);
   const line = maskLine(untold.masked);
   const hint = 'Commands see them empty; `acode masks list` says why, docs/masks.md how to change it';
   return [...(line === null ? [] : [`${line}. ${hint}.`]), ...untold.warnings.map(maskWarningText)];

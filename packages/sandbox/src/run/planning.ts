@@ -306,7 +306,7 @@ async function mountsOf(
     uid: host.uid,
   };
   const at = async (value: string): Promise<MountPlan & Pick<EffectivePolicy, 'workspacePath'>> => {
-    const target = workspaceTarget(value, workspace.root, sourceOf(asked));
+    const target = workspaceTarget(value, workspace.root, () => sourceOf(asked));
     return { ...(await planMounts({ ...facts, target })), workspacePath: { ...asked, value: target } };
   };
   const planned = await at(asked.value);

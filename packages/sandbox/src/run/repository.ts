@@ -8,7 +8,7 @@ import type { Sourced } from '../contract/sourced.ts';
 import type { Host } from './host.ts';
 import { imagesThatNeedTrust, projectReference } from '../policy/pull.ts';
 import { resolveMode } from '../policy/layers.ts';
-import type { Layers, Mode } from '../policy/layers.ts';
+import type { Layers, Mode, RepositoryLayer } from '../policy/layers.ts';
 import { checkRepository, keysThatNeedTrust } from '../policy/repository.ts';
 import type { TrustKey } from '../policy/repository.ts';
 import { locateWorkspace, nearestReal, validateWorkspace } from '../workspace/locate.ts';
@@ -120,7 +120,8 @@ async function report(host: Host): Promise<TrustReport> {
   if (!repository)
     return { workspace: root, file: null, hash: null, trusted: false, changed: false, needsTrust: [], refused: null };
   const { file, hash, trusted, changed = false } = repository;
-  const refused = refusedAnyway({ ...layers, repository: { ...repository, trusted: true } });
+  const trusting = { ...repository, trusted: true };
+  const refused = refusedAnyway(trusting, { ...layers, repository: trusting });
   const needsTrust = [
     ...keysThatNeedTrust(repository),
     ...imagesThatNeedTrust(layers, projectReference(root, host.uid)),
@@ -128,9 +129,9 @@ async function report(host: Host): Promise<TrustReport> {
   return { workspace: root, file, hash, trusted, changed, needsTrust, refused };
 }
 
-function refusedAnyway(layers: Layers): RefusedKey | null {
+function refusedAnyway(repository: RepositoryLayer, layers: Layers): RefusedKey | null {
   try {
-    checkRepository(layers);
+    checkRepository(repository, layers);
     return null;
   } catch (error) {
     if (error instanceof AcodeError && error.is('ACODE-SBX-020')) return error.context;

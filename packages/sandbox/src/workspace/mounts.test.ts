@@ -452,7 +452,7 @@ describe('the path of the workspace inside', () => {
     ['same', '/tmp/p', '/tmp/p'],
     ['same', '/root/p', '/root/p'],
   ])('%s of %s is %s', (asked, root, target) => {
-    expect(workspaceTarget(asked, root, 'you')).toBe(target);
+    expect(workspaceTarget(asked, root, () => 'you')).toBe(target);
   });
 
   it.each([
@@ -472,7 +472,7 @@ describe('the path of the workspace inside', () => {
     ['same', '/home/sandbox'],
     ['same', '/a\\b'],
   ])('%s of %s is refused, with who asked for it', (asked, root) => {
-    expect(() => workspaceTarget(asked, root, 'you')).toThrow(
+    expect(() => workspaceTarget(asked, root, () => 'you')).toThrow(
       expect.objectContaining({
         code: 'ACODE-SBX-003',
         context: expect.objectContaining({ violation: 'ForbiddenTarget' }),

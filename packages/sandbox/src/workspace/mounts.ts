@@ -372,7 +372,7 @@ const OUT = '/out';
  *
  * @param setBy who asks for it
  */
-export function workspaceTarget(asked: string, root: string, setBy: Text): string {
+export function workspaceTarget(asked: string, root: string, setBy: () => Text): string {
   const isSame = asked === 'same';
   const normal = plain(isSame ? root : asked);
   // Directories of the host’s /tmp are placed in the sandbox’s own.
@@ -380,7 +380,7 @@ export function workspaceTarget(asked: string, root: string, setBy: Text): strin
   const reason = taken(normal, [...KERNEL, ...SYSTEM, ...own, OUT]);
   if (reason === null) return normal;
   throw refusal(normal, 'ForbiddenTarget', reason, {
-    remedy: textOf`Choose another path for the workspace inside, such as /workspace (set by ${setBy}).`,
+    remedy: textOf`Choose another path for the workspace inside, such as /workspace (set by ${setBy()}).`,
   });
 }
 

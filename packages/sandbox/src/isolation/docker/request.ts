@@ -6,10 +6,10 @@ import { WAITING_COMMAND } from '../handover/script.ts';
 import {
   cacheMount,
   type MountedCache,
-  dependencyMounts,
+  dependencyMount,
   type MountedDependency,
   overlayMount,
-  storeMounts,
+  storeMount,
   type MountedOverlay,
 } from './resources/volume-rules.ts';
 import type { PodmanFacts } from './podman/podman.ts';
@@ -111,8 +111,8 @@ function hostConfig(spec: SandboxSpec, facts: EngineFacts): Record<string, unkno
     Mounts: [
       ...spec.mounts.map((mount, at) => (mount.overlay ? overlayMount(spec, at, facts.overlays) : mountRequest(mount))),
       ...spec.caches.map(cache => cacheMount(spec, cache, facts.caches)),
-      ...dependencyMounts(spec, facts.dependencies),
-      ...storeMounts(spec),
+      ...(spec.dependencies ?? []).map((_, at) => dependencyMount(spec, at, facts.dependencies)),
+      ...(spec.store ? [storeMount(spec, spec.store)] : []),
     ],
     Tmpfs: Object.fromEntries(spec.tmpfs.map(tmpfs => [tmpfs.target, tmpfsOptions(tmpfs, spec.user)])),
     ShmSize: Math.min(SHM_BYTES, limits.memoryBytes),

@@ -6,6 +6,8 @@ import { open, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { z } from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
+import type { EffectivePolicy } from '../../contract/policy.ts';
+import { ENVIRONMENT_MODE } from '../../contract/wording.ts';
 import { readBoundedFile } from '../../lifecycle/private-file.ts';
 import type { BoundedFile } from '../../lifecycle/private-file.ts';
 import { codeOf } from '../../contract/system-error.ts';
@@ -15,6 +17,18 @@ import { MAX_BYTES, tooLarge } from './shape.ts';
 import { configSchema, machineSchema, teamSchema } from './schema.ts';
 import type { Config, MachinePolicy, TeamConfig } from './schema.ts';
 import { MACHINE_POLICY, TEAM_CONFIG, isFixedValue, keysOf, repositoryRule } from './keys.ts';
+
+/** The mode that the environment asks for. A value that is no mode is an error: it was meant to protect. */
+export function environmentMode(env: NodeJS.ProcessEnv): EffectivePolicy['mode']['value'] | null {
+  const value = env[ENVIRONMENT_MODE];
+  if (value === undefined || value === '') return null;
+  if (value === 'airgapped' || value === 'local-only') return value;
+  throw new AcodeError('ACODE-SBX-013', {
+    source: 'environment',
+    key: ENVIRONMENT_MODE,
+    reason: 'expected airgapped or local-only',
+  });
+}
 
 /** The user’s own file; an absent one is an empty configuration. */
 export async function loadUserConfig(directory: string, file?: string): Promise<LoadedConfig> {

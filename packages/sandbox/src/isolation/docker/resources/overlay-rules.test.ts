@@ -1,4 +1,4 @@
-// A fork is asked for as a volume of the sandbox’s own, and never as a bind of the workspace.
+// A fork, dependencies and the memory of a fork are asked for as volumes of the sandbox’s own, and never as a bind of the workspace.
 
 import { describe, expect, it } from 'vitest';
 import type { MountSpec, SandboxSpec } from '../../../contract/spec.ts';
@@ -68,5 +68,52 @@ describe('the request for a fork', () => {
     expect(mounts([{ Type: 'bind', Source: '/w', Destination: '/workspace', RW: true, Propagation: 'rprivate' }])).toBe(
       1,
     );
+  });
+});
+
+describe('the request for other volumes', () => {
+  const labels = { 'acode.nonce': 'x' };
+
+  it('names a layer of the sandbox’s own for each of the dependencies, with the labels it was made with', () => {
+    const dependencies = ['node_modules', 'vendor'].map(name => ({
+      source: `/deps/${name}`,
+      target: `/workspace/${name}`,
+    }));
+    const asked = { ...spec, mounts: [], dependencies };
+    const first = {
+      target: '/workspace/node_modules',
+      volume: '',
+      mountpoint: '',
+      layer: { lower: '', upper: '', work: '' },
+    };
+    expect(mountsOf(createRequest(asked, { ...facts, dependencies: [{ ...first, labels }] }))).toEqual([
+      {
+        Type: 'volume',
+        Source: 'acode-i-deps0-layer',
+        Target: '/workspace/node_modules',
+        ReadOnly: false,
+        VolumeOptions: { NoCopy: true, Labels: labels },
+      },
+      {
+        Type: 'volume',
+        Source: 'acode-i-deps1-layer',
+        Target: '/workspace/vendor',
+        ReadOnly: false,
+        VolumeOptions: { NoCopy: true, Labels: expect.objectContaining({ 'acode.managed': 'true' }) },
+      },
+    ]);
+  });
+
+  it('names the memory that a sandbox holds for another', () => {
+    const store = { volume: 'acode-j-disk', target: '/store', mountpoint: '/v/_data', bytes: 4096 };
+    expect(mountsOf(createRequest({ ...spec, mounts: [], store }, facts))).toEqual([
+      {
+        Type: 'volume',
+        Source: 'acode-j-disk',
+        Target: '/store',
+        ReadOnly: false,
+        VolumeOptions: { NoCopy: true, Labels: expect.objectContaining({ 'acode.managed': 'true' }) },
+      },
+    ]);
   });
 });

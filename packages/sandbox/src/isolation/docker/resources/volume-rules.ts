@@ -233,12 +233,14 @@ export function dependencyVolume({ identity }: SandboxSpec, at: number, part: La
   return `acode-${identity.sandboxId}-deps${at}-${part}`;
 }
 
-/** The mounts in a create request; `made` is what was made for the plan. */
-export function dependencyMounts(
+/** The mount of one of the dependencies in a create request; `made` is what was made for the plan. */
+export function dependencyMount(
   spec: SandboxSpec,
+  at: number,
   made: readonly Pick<MountedDependency, 'target' | 'labels'>[] = [],
-): Record<string, unknown>[] {
-  return (spec.dependencies ?? []).map(({ target }, at) => ({
+): Record<string, unknown> {
+  const target = spec.dependencies?.[at]?.target ?? '';
+  return {
     Type: 'volume',
     Source: dependencyVolume(spec, at, 'layer'),
     Target: target,
@@ -248,7 +250,7 @@ export function dependencyMounts(
       NoCopy: true,
       Labels: { ...(made.find(one => one.target === target)?.labels ?? ownership(spec)) },
     },
-  }));
+  };
 }
 
 /** The overlay of a fork as the engine mounts it. */
@@ -282,12 +284,13 @@ export function storeOptions(bytes: number, { uid, gid }: SandboxSpec['user']): 
   return `size=${bytes},nr_inodes=${inodes},mode=0700,uid=${uid},gid=${gid},nosuid,nodev`;
 }
 
-/** The mount of the memory that a sandbox holds, in its create request; none for every other sandbox. */
-export function storeMounts(spec: SandboxSpec): Record<string, unknown>[] {
-  if (!spec.store) return [];
-  const { volume, target } = spec.store;
+/** The mount of the memory that a sandbox holds, in its create request. */
+export function storeMount(
+  spec: SandboxSpec,
+  { volume, target }: NonNullable<SandboxSpec['store']>,
+): Record<string, unknown> {
   const options = { NoCopy: true, Labels: { ...ownership(spec) } };
-  return [{ Type: 'volume', Source: volume, Target: target, ReadOnly: false, VolumeOptions: options }];
+  return { Type: 'volume', Source: volume, Target: target, ReadOnly: false, VolumeOptions: options };
 }
 
 /** The mount in a create request; `made` is what was made for the plan. */
