@@ -26,7 +26,7 @@ import type { Judged, Removal } from '../run/removing.ts';
 import { fewAtOnce, survey, surveySandboxes } from './sweep.ts';
 import { Kept } from '../lifecycle/kept.ts';
 import { CACHE, FILLING, isReachable, LAYER } from '../lifecycle/labels.ts';
-import { Leases } from '../lifecycle/leases.ts';
+import { Leases } from '../lifecycle/ownership.ts';
 import { isForeign, isWantedElsewhere, mayGo, mayLive } from '../lifecycle/orphans.ts';
 import type { Wanted } from '../lifecycle/orphans.ts';
 import type { Operation } from '../records/telemetry.ts';

@@ -10,7 +10,7 @@ import { policyInputSchema } from '../contract/policy-schema.ts';
 import type { CreateRequest } from '../contract/sandbox.ts';
 import { keeperProgram } from './reaper-program.ts';
 import { startKeeper } from './reaper.ts';
-import { Leases, isSandboxId } from './leases.ts';
+import { Leases, isSandboxId } from './ownership.ts';
 import { readPrivateFile, writePrivateFile } from './private-file.ts';
 import { reapedPath } from './orphans.ts';
 

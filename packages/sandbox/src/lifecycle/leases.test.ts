@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { Leases } from './leases.ts';
+import { Leases } from './ownership.ts';
 
 const state = () => mkdtempSync(join(tmpdir(), 'acode-leases-'));
 

@@ -7,7 +7,7 @@ import type { Clock } from '../contract/ports.ts';
 import type { SandboxIdentity } from '../contract/spec.ts';
 import { redact } from '../contract/redact.ts';
 import { labelFault, sandboxLabels } from './labels.ts';
-import { HARD_MAXIMUM_MS } from './leases.ts';
+import { HARD_MAXIMUM_MS } from './ownership.ts';
 
 /** What is known about the owner of a session. */
 export interface SessionOptions {
