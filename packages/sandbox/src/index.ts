@@ -273,8 +273,8 @@ export { directoriesOf, ensurePrivateDirectory, homeOf } from './lifecycle/direc
 export type { Directories, DirectoriesHost } from './lifecycle/directories.ts';
 export { LockTimeoutError, Locks } from './lifecycle/lock.ts';
 export type { LockWait, LocksOptions } from './lifecycle/lock.ts';
-export { readPrivateFile, writePrivateFile } from './lifecycle/private-file.ts';
-export type { BoundedFile, PrivateRead, PrivateWrite } from './lifecycle/private-file.ts';
+export { readPrivateFile, writePrivateFile } from './lifecycle/directories.ts';
+export type { BoundedFile, PrivateRead, PrivateWrite } from './lifecycle/directories.ts';
 export type { TrustKey } from './policy/repository.ts';
 export type { RefusedKey, Trust, TrustReport } from './run/repository.ts';
 export { TerminalSanitiser } from './run/output/terminal.ts';

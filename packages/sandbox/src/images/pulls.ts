@@ -7,8 +7,7 @@ import type { PullProgress, VerifySignature } from '../contract/images.ts';
 import type { Host, WantedImage } from '../run/host.ts';
 import type { Locks } from '../lifecycle/lock.ts';
 import { AcodeError } from '../contract/errors.ts';
-import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
-import { readPrivateFile, writePrivateFile } from '../lifecycle/private-file.ts';
+import { ensurePrivateDirectory, readPrivateFile, writePrivateFile } from '../lifecycle/directories.ts';
 
 /** What a host needs to pull images. */
 export interface Pulls {

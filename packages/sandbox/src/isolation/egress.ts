@@ -12,9 +12,13 @@ import { codeOf } from '../contract/system-error.ts';
 import { javaTrustStore } from '../egress/java-trust-store.ts';
 import type { SandboxTrust } from '../egress/proxy/proxy.ts';
 import { SOCKET } from '../egress/relay/relay.ts';
-import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
+import {
+  ensurePrivateDirectory,
+  createPrivateFile,
+  readBoundedFile,
+  writePrivateFile,
+} from '../lifecycle/directories.ts';
 import { socketState } from '../lifecycle/ownership.ts';
-import { createPrivateFile, readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import { PROXY_CA, PROXY_CA_BUNDLE, PROXY_CA_JAVA, RELAY_TARGET } from '../policy/environment.ts';
 import { identityOf } from '../workspace/file-identity.ts';
 

@@ -4,7 +4,7 @@
 import { mkdirSync, readdirSync, rmSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { createPrivateFile, readPrivateFile } from './private-file.ts';
+import { createPrivateFile, readPrivateFile } from './directories.ts';
 
 const MAX_BYTES = 4096;
 const MAX_GRANTS = 256;

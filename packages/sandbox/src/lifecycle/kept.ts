@@ -11,7 +11,7 @@ import type { CreateRequest } from '../contract/sandbox.ts';
 import { keeperProgram } from './reaper-program.ts';
 import { startKeeper } from './reaper.ts';
 import { Leases, isSandboxId } from './ownership.ts';
-import { readPrivateFile, writePrivateFile } from './private-file.ts';
+import { readPrivateFile, writePrivateFile } from './directories.ts';
 import { reapedPath } from './orphans.ts';
 
 const MAX_BYTES = 8 * 1024 ** 2;

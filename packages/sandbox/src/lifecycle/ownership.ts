@@ -12,7 +12,7 @@ import type { Server, Socket } from 'node:net';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../contract/errors.ts';
-import { createPrivateFile, readPrivateFile, writePrivateFile } from './private-file.ts';
+import { createPrivateFile, readPrivateFile, writePrivateFile } from './directories.ts';
 
 /** What is known about the owner of a sandbox. Unknown counts as alive. */
 export type OwnerState = 'alive' | 'dead' | 'unknown';

@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, readFileSync, readdirSync, statSync, symlinkSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { createPrivateFile, readPrivateFile, writePrivateFile } from './private-file.ts';
+import { createPrivateFile, readPrivateFile, writePrivateFile } from './directories.ts';
 
 const uid = process.getuid?.() ?? 0;
 const terms = { maxBytes: 16, uid };

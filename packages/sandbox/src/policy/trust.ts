@@ -4,8 +4,7 @@ import { createHash } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
-import { readPrivateFile, writePrivateFile } from '../lifecycle/private-file.ts';
+import { ensurePrivateDirectory, readPrivateFile, writePrivateFile } from '../lifecycle/directories.ts';
 
 const MAX_BYTES = 16 * 1024;
 

@@ -4,9 +4,8 @@ import { constants } from 'node:fs';
 import { open, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
-import { readBoundedFile } from '../lifecycle/private-file.ts';
-import type { BoundedFile } from '../lifecycle/private-file.ts';
-import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
+import { readBoundedFile, ensurePrivateDirectory } from '../lifecycle/directories.ts';
+import type { BoundedFile } from '../lifecycle/directories.ts';
 import type { SavedLog, SavedLogInfo } from '../contract/host.ts';
 
 const KEPT_PER_STREAM = 1024 ** 2;

@@ -17,7 +17,7 @@ import type { DependencySpec, MountSpec, SandboxSpec } from '../contract/spec.ts
 import { text } from '../contract/wording.ts';
 import { parseMountinfo } from '../isolation/kernel.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
-import { createPrivateFile } from '../lifecycle/private-file.ts';
+import { createPrivateFile } from '../lifecycle/directories.ts';
 import { sourceOf } from '../policy/layers.ts';
 import { identityOf, isWithin, refusal } from '../workspace/file-identity.ts';
 import type { Workspace } from '../workspace/locate.ts';

@@ -6,7 +6,12 @@ import { lstatSync, readFileSync, readdirSync } from 'node:fs';
 import { chmod, lstat, mkdir, readdir, realpath, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { userInfo } from 'node:os';
 import { basename, dirname, join, posix } from 'node:path';
-import { ensurePrivateDirectory } from '../lifecycle/directories.ts';
+import {
+  ensurePrivateDirectory,
+  createPrivateFile,
+  readBoundedFile,
+  writePrivateFile,
+} from '../lifecycle/directories.ts';
 import { AcodeError } from '../contract/errors.ts';
 import { usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
@@ -21,7 +26,6 @@ import { MAX_LIST_BYTES, PLAIN_NAME, safeName, withGroup, withUser } from '../is
 import type { ImageList, ListInside, UserInside } from '../isolation/user-entry.ts';
 import { CA_TARGET } from '../policy/environment.ts';
 import { identityOf, isWithin } from '../workspace/file-identity.ts';
-import { createPrivateFile, readBoundedFile, writePrivateFile } from '../lifecycle/private-file.ts';
 import { setBy } from '../policy/layers.ts';
 
 /** The sandbox for which the files are created. */

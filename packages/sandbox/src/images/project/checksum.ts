@@ -5,7 +5,7 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { ProjectInput } from '../../contract/project-image.ts';
 import type { ContextEntry } from './context.ts';
-import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../lifecycle/directories.ts';
 
 /** Every input, as bytes that are equal exactly where the input is. */
 export type Inputs = Readonly<Record<ProjectInput, string>>;

@@ -3,7 +3,7 @@
 import { constants } from 'node:fs';
 import { readlink } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../lifecycle/directories.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { MaskedPath } from '../../contract/masks.ts';
 import { formatBytes } from '../../contract/units.ts';

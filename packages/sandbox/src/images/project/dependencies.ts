@@ -7,7 +7,7 @@ import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
 import type { DependencySpec } from '../../contract/spec.ts';
 import type { EngineBackend } from '../../isolation/backend.ts';
-import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../lifecycle/directories.ts';
 import { mountPointAt } from '../../workspace/mount-point.ts';
 import { LOCKFILES, sha256 } from './checksum.ts';
 import type { ContextEntry } from './context.ts';

@@ -4,7 +4,7 @@
 import { realpath } from 'node:fs/promises';
 import { isAbsolute, join } from 'node:path';
 import * as z from 'zod';
-import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../lifecycle/directories.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { RegistryLogin } from '../../contract/images.ts';
 import { isWithin } from '../../workspace/file-identity.ts';

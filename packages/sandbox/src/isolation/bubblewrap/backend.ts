@@ -14,7 +14,7 @@ import type { Clock } from '../../contract/ports.ts';
 import { settingCommand } from '../../contract/setting.ts';
 import type { ImageFacts, SandboxSpec } from '../../contract/spec.ts';
 import { rendered } from '../../contract/wording.ts';
-import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/directories.ts';
 import type { Capability, ForkWay, WaitingSandbox, WeakenedBackend, Weakening } from '../backend.ts';
 import { enterCommand, FORWARDER_COMMAND } from '../egress.ts';
 import type { EgressMounts } from '../egress.ts';

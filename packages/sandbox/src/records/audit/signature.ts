@@ -17,8 +17,12 @@ import { constants } from 'node:fs';
 import { join } from 'node:path';
 import type { AuditHead } from '../../contract/audit.ts';
 import { codeOf } from '../../contract/system-error.ts';
-import { createPrivateFile, readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
-import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import {
+  createPrivateFile,
+  readPrivateFile,
+  writePrivateFile,
+  ensurePrivateDirectory,
+} from '../../lifecycle/directories.ts';
 import { canonicalJson } from './record.ts';
 
 const PRIVATE = 'key.pem';

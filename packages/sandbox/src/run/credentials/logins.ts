@@ -11,10 +11,9 @@ import type { Clock } from '../../contract/ports.ts';
 import type { GrantedTokens } from '../../egress/credentials/authorization.ts';
 import { CREDENTIAL_MS, CredentialUnavailable, valueFault } from '../../egress/credentials/provider.ts';
 import type { CredentialProvider, CredentialValue } from '../../egress/credentials/provider.ts';
-import { ensurePrivateDirectory } from '../../lifecycle/directories.ts';
+import { ensurePrivateDirectory, readPrivateFile, writePrivateFile } from '../../lifecycle/directories.ts';
 import { LockTimeoutError, isProvablyGone, parseHolder, thisHolder } from '../../lifecycle/lock.ts';
 import type { Locks } from '../../lifecycle/lock.ts';
-import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
 import { refresherProgram } from '../../lifecycle/reaper-program.ts';
 
 /** What logins are kept with. */

@@ -11,7 +11,7 @@ import { CredentialUnavailable, valueFault } from '../../egress/credentials/prov
 import type { CredentialProvider } from '../../egress/credentials/provider.ts';
 import { hostRoots } from '../../egress/proxy/trust.ts';
 import type { Locks } from '../../lifecycle/lock.ts';
-import { readBoundedFile } from '../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../lifecycle/directories.ts';
 import { isWithin } from '../../workspace/file-identity.ts';
 import { findProgram, runProgram } from '../../workspace/trusted-program.ts';
 import { Logins } from './logins.ts';

@@ -5,7 +5,7 @@ import { existsSync, lstatSync, opendirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { AcodeError } from '../../contract/errors.ts';
-import { readPrivateFile } from '../../lifecycle/private-file.ts';
+import { readPrivateFile } from '../../lifecycle/directories.ts';
 import { APPLY_AREA } from '../protected-paths.ts';
 
 const MAX_JOURNALS = 1000;

@@ -9,7 +9,7 @@ import { lstat, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AcodeError } from '../../contract/errors.ts';
 import type { FileIdentity, OverlayPart, OverlaySpec } from '../../contract/spec.ts';
-import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/directories.ts';
 import { isSameNumber } from '../file-identity.ts';
 import { copyBase, forgetBase } from './base.ts';
 import type { ForkLayers } from './layers.ts';

@@ -5,7 +5,7 @@ import type { Stats } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { MaskWarning } from '../../contract/masks.ts';
-import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/directories.ts';
 import type { Repository } from './git-index.ts';
 
 /** Where a search looks, and what git tracks. */

@@ -13,7 +13,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { MaskPolicy, MaskReport, MaskWarning, MaskedPath } from '../../contract/masks.ts';
 import type { Clock } from '../../contract/ports.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
-import { readPrivateFile, writePrivateFile } from '../../lifecycle/private-file.ts';
+import { readPrivateFile, writePrivateFile } from '../../lifecycle/directories.ts';
 import { DirectoryLook, fromText, lstat, toText } from '../directory-look.ts';
 import { ancestorsOf, findSecrets } from './find.ts';
 import type { FoundSecret, Search, SearchLimits, SearchRequest } from './find.ts';

@@ -7,7 +7,7 @@ import type { Directories } from '../../../lifecycle/directories.ts';
 import { formatBytes } from '../../../contract/units.ts';
 import { accessRemedy, socketGroup } from '../../../isolation/socket-group.ts';
 import type { Check } from '../report.ts';
-import { readBoundedFile } from '../../../lifecycle/private-file.ts';
+import { readBoundedFile } from '../../../lifecycle/directories.ts';
 import { AcodeError } from '../../../contract/errors.ts';
 import { validateWorkspace } from '../../../workspace/locate.ts';
 import { planMounts } from '../../../workspace/mounts.ts';

@@ -9,7 +9,7 @@ import { access, mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AcodeError } from '../../../contract/errors.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
-import { writePrivateFile } from '../../../lifecycle/private-file.ts';
+import { writePrivateFile } from '../../../lifecycle/directories.ts';
 import type { KernelView } from '../../kernel.ts';
 import type { ContainerDetails } from '../engine/containers.ts';
 
