@@ -540,16 +540,12 @@ export const PROTECTIONS = [
   ),
   one(
     'a grant for one command is not used up by it',
-    [`${SRC}/lifecycle/grants.ts`, '      unlinkSync(this.#fileOf(grant));', '      this.#fileOf(grant);'],
+    [`${SRC}/policy/trust.ts`, '      unlinkSync(this.#fileOf(grant));', '      this.#fileOf(grant);'],
     [[ACCESS_TEST, 'for once']],
   ),
   one(
     'a grant reaches other workspaces',
-    [
-      `${SRC}/lifecycle/grants.ts`,
-      'grant => grant.workspace === workspace && (',
-      "grant => grant.workspace !== '' && (",
-    ],
+    [`${SRC}/policy/trust.ts`, 'grant => grant.workspace === workspace && (', "grant => grant.workspace !== '' && ("],
     [[ACCESS_TEST, 'reaches no other workspace']],
   ),
   one(

@@ -24,7 +24,7 @@ import { Backends } from '../isolation/select.ts';
 import type { BackendSources } from '../isolation/select.ts';
 import { Claim } from '../lifecycle/reaper.ts';
 import { hostIdentity, Leases } from '../lifecycle/ownership.ts';
-import { Grants } from '../lifecycle/grants.ts';
+import { Grants, TrustStore } from '../policy/trust.ts';
 import { MemoryShare } from '../lifecycle/memory-share.ts';
 import { Slots } from '../lifecycle/slots.ts';
 import { Removals } from '../lifecycle/removal.ts';
@@ -37,7 +37,6 @@ import { ScansInProcess, tellScan } from '../run/scanning.ts';
 import { SavedLogs } from '../records/saved.ts';
 import { Locks } from '../lifecycle/lock.ts';
 import { recordLives } from '../run/trail.ts';
-import { TrustStore } from '../policy/trust.ts';
 import { Bus, Telemetry, ContainerReports } from '../records/telemetry.ts';
 import { openPool } from '../run/warm.ts';
 

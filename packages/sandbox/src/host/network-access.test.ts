@@ -10,7 +10,7 @@ import type { AuditEntry, AuditRecord } from '../contract/audit.ts';
 import type { EgressConnection } from '../contract/egress.ts';
 import type { PendingAccess } from '../contract/network-access.ts';
 import { systemClock } from '../lifecycle/clock.ts';
-import { Grants } from '../lifecycle/grants.ts';
+import { Grants } from '../policy/trust.ts';
 import { offerNetwork } from '../persistent/relay/network.ts';
 import { AuditLog } from '../records/audit/log.ts';
 import { Acode } from './acode.ts';

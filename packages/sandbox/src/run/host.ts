@@ -20,14 +20,13 @@ import type { Backend, Capability, EngineBackend, WaitingSandbox } from '../isol
 import type { EgressProxy } from '../egress/proxy/proxy.ts';
 import type { EgressMounts } from '../isolation/egress.ts';
 import type { Pool } from '../isolation/pool/pool.ts';
-import type { Grants } from '../lifecycle/grants.ts';
+import type { Grants, TrustStore } from '../policy/trust.ts';
 import type { MemoryShare } from '../lifecycle/memory-share.ts';
 import type { Locks } from '../lifecycle/lock.ts';
 import type { Slots } from '../lifecycle/slots.ts';
 import type { Session } from '../lifecycle/session.ts';
 import type { SavedLogs } from '../records/saved.ts';
 import type { Mode } from '../policy/layers.ts';
-import type { TrustStore } from '../policy/trust.ts';
 import type { Bus, Operation, Telemetry, ContainerReports } from '../records/telemetry.ts';
 import type { AuditHead, AuditProvision } from '../contract/audit.ts';
 import type { ForkStore } from '../workspace/fork/store.ts';

@@ -11,7 +11,7 @@ import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts, MemoryLayerSpec, MountSpec, SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
-import type { Grant } from '../lifecycle/grants.ts';
+import type { Grant } from '../policy/trust.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
 import { HOLDER_NAME, planSandbox } from '../isolation/plan.ts';
 import type { PlanFacts } from '../isolation/plan.ts';
