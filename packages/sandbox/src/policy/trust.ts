@@ -9,7 +9,6 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { mkdirSync, readdirSync, rmSync, unlinkSync } from 'node:fs';
 import * as z from 'zod';
-import * as z from 'zod';
 import {
   ensurePrivateDirectory,
   readPrivateFile,

@@ -4,7 +4,7 @@
 import { statfsSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import type { RestPeriod } from '../contract/scan.ts';
-import { keepsExactTimes } from './presence.ts';
+import { keepsExactTimes } from './file-identity.ts';
 
 /** The time in which a change is taken for one of the run, by the clock of the kernel. */
 export interface ScanWindow {

@@ -4,7 +4,7 @@
 
 import type { Language, LanguageFound } from '../contract/languages.ts';
 import { DirectoryLook, fromText, toText } from './directory-look.ts';
-import { stampOf } from './presence.ts';
+import { stampOf } from './file-identity.ts';
 
 // The first of a language that is there speaks for it.
 const NAMES: readonly (readonly [file: string, language: Language])[] = [

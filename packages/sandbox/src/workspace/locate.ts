@@ -9,9 +9,8 @@ import { AcodeError } from '../contract/errors.ts';
 import type { MountViolation } from '../contract/error-table.ts';
 import type { FileIdentity } from '../contract/spec.ts';
 import type { Directories } from '../lifecycle/directories.ts';
-import { identityOf, isBelow, isWithin } from './file-identity.ts';
-import { thoseThere } from './presence.ts';
-import type { Entry } from './presence.ts';
+import { identityOf, isBelow, isWithin, thoseThere } from './file-identity.ts';
+import type { Entry } from './file-identity.ts';
 
 /** A directory that was checked, and which one it was. */
 export interface Workspace {

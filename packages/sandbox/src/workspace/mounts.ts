@@ -10,11 +10,10 @@ import type { FileIdentity, MountSpec } from '../contract/spec.ts';
 import { codeOf } from '../contract/system-error.ts';
 import { text as textOf } from '../contract/wording.ts';
 import type { Text } from '../contract/wording.ts';
-import { comparable, identityOf, installationRoot, isWithin, refusal } from './file-identity.ts';
+import { comparable, identityOf, installationRoot, isWithin, refusal, stampOf } from './file-identity.ts';
 import { nearestReal, trespass } from './locate.ts';
 import type { Places, Workspace } from './locate.ts';
 import { protectHooks, protectInstallation, protectPart, protectParts, protectedPaths } from './protected-paths.ts';
-import { stampOf } from './presence.ts';
 
 /** What mounts are planned from. */
 export interface MountFacts {

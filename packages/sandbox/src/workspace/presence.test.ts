@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, utimesSync, wr
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { stampOf, thoseThere } from './presence.ts';
+import { stampOf, thoseThere } from './file-identity.ts';
 
 const LATER_MS = 5000;
 

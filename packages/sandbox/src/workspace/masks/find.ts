@@ -14,7 +14,7 @@ import type { Source } from '../../contract/sourced.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { targetInside } from '../archive/bytes.ts';
 import { DirectoryLook, bytes, fromText, lstat, toText } from '../directory-look.ts';
-import { keepsExactTimes } from '../presence.ts';
+import { keepsExactTimes } from '../file-identity.ts';
 import { ABSENT, DirectoryCache, directoryOf, indexOf, lastName, stampOf } from './directory-cache.ts';
 import type { Place, Row, Stamp, Territory } from './directory-cache.ts';
 import { findRepository, findSubmodule, readGitIndex } from './git-index.ts';
