@@ -22,7 +22,7 @@ import { inTime } from '../lifecycle/clock.ts';
 import { absentEnvironments, changesOfCancelledRun, changesOfRun } from '../workspace/after-run.ts';
 import type { EndedRun, RunScan } from '../workspace/after-run.ts';
 import { NO_CHANGES } from '../workspace/change-counts.ts';
-import { clockOffsetMs } from '../workspace/file-times.ts';
+import { clockOffsetMs } from '../workspace/directory-look.ts';
 import type { SandboxSpec } from '../contract/spec.ts';
 import type { Scan } from '../workspace/risky.ts';
 import { cancelled } from './admission.ts';

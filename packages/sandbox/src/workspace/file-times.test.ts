@@ -1,7 +1,7 @@
 // Changes of a run, by times that are as coarse as the file system keeps them.
 
 import { expect, it } from 'vitest';
-import { FileTimes, setBackMs } from './file-times.ts';
+import { FileTimes, setBackMs } from './directory-look.ts';
 
 const SINCE = 1_700_000_005_400;
 const UNTIL = 1_700_000_007_200;

@@ -15,7 +15,7 @@ import {
 } from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
 import { lstat } from './directory-look.ts';
-import type { FileTimes } from './file-times.ts';
+import type { FileTimes } from './directory-look.ts';
 import { targetInside } from './archive/bytes.ts';
 
 // Directories of a git repository that only hold content and may be huge.

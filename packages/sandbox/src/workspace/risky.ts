@@ -8,10 +8,17 @@ import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { ChangeCounts, RiskyChange, RiskyKind } from '../contract/result.ts';
 import { NO_CHANGES, changeKindOf } from './change-counts.ts';
 import type { Counting } from './change-counts.ts';
-import { FileTimes, INEXACT, hasReliableTimes, keepsBirth } from './file-times.ts';
-import type { ScanWindow } from './file-times.ts';
-import { DirectoryLook, fromText, lstat, toText } from './directory-look.ts';
-import type { Unseen } from './directory-look.ts';
+import {
+  FileTimes,
+  INEXACT,
+  hasReliableTimes,
+  keepsBirth,
+  DirectoryLook,
+  fromText,
+  lstat,
+  toText,
+} from './directory-look.ts';
+import type { ScanWindow, Unseen } from './directory-look.ts';
 import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';
 import { CONFIG_FILES, commonDirectory, gitfileTarget, namedInside } from './git-directory.ts';
 import type { NamedInside } from './git-directory.ts';

@@ -6,7 +6,7 @@ import { AcodeError } from '../../contract/errors.ts';
 import type { Usage } from '../../contract/result.ts';
 import type { RestPeriod } from '../../contract/scan.ts';
 import type { SandboxSpec } from '../../contract/spec.ts';
-import { clockOffsetMs, setBackMs } from '../../workspace/file-times.ts';
+import { clockOffsetMs, setBackMs } from '../../workspace/directory-look.ts';
 import type { CommandIo, Ending, Execution, Keeping, WaitingSandbox } from '../backend.ts';
 import { type Handover, handoverLine } from '../handover/script.ts';
 import { HandedStreams, within } from '../handover/status.ts';

@@ -20,10 +20,9 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import type { ForkEntryKind } from '../../contract/fork.ts';
-import { bytes } from '../directory-look.ts';
+import { bytes, FileTimes, hasReliableTimes } from '../directory-look.ts';
 import { hasCopy, linkCopy, removeCopy, sharedSchema, storeShared, storedBytes, writeAll } from './base-copies.ts';
 import type { BaseCopy } from './base-copies.ts';
-import { FileTimes, hasReliableTimes } from '../file-times.ts';
 import { kindOf, modeOf, pathIn, sliced, split } from './layers.ts';
 import type { LayerStack } from './layers.ts';
 

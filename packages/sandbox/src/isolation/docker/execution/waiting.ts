@@ -8,7 +8,7 @@ import type { PublishedPort } from '../../../contract/result.ts';
 import type { RestPeriod } from '../../../contract/scan.ts';
 import type { SandboxSpec } from '../../../contract/spec.ts';
 import { rendered, text } from '../../../contract/wording.ts';
-import { clockOffsetMs, setBackMs } from '../../../workspace/file-times.ts';
+import { clockOffsetMs, setBackMs } from '../../../workspace/directory-look.ts';
 import type { CommandIo, Execution, Keeping, OpenSandbox, WaitingSandbox } from '../../backend.ts';
 import { FORWARDER_COMMAND, FRAMES_COMMAND } from '../../egress.ts';
 import { type Handover, handoverLine, STAYING_LINE } from '../../handover/script.ts';
