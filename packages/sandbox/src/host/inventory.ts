@@ -20,7 +20,7 @@ import type { Chosen } from '../run/level.ts';
 import { NO_LAYERS } from '../policy/layers.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
-import { recogniseLanguages } from '../workspace/languages.ts';
+import { recogniseLanguages } from '../workspace/locate.ts';
 import { removeBelonging, removeSandbox } from '../run/removing.ts';
 import type { Judged, Removal } from '../run/removing.ts';
 import { fewAtOnce, survey, surveySandboxes } from './sweep.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { DirectoryLook } from './directory-look.ts';
-import { recogniseLanguages } from './languages.ts';
+import { recogniseLanguages } from './locate.ts';
 
 let root: string;
 beforeEach(() => {
