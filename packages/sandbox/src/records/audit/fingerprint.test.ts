@@ -4,7 +4,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Fingerprints } from './signature.ts';
+import { Fingerprints } from './log.ts';
 
 const uid = process.getuid?.() ?? 0;
 

@@ -9,7 +9,7 @@ import { fileName } from './files.ts';
 import { LineReader, listFiles, partsOf } from './lines.ts';
 import type { Part } from './lines.ts';
 import { LOST, NO_HASH, openLine } from './record.ts';
-import { Verifier, keysIn } from './signature.ts';
+import { Verifier, keysIn } from './log.ts';
 import { isBeingWritten } from '../../lifecycle/lock.ts';
 
 // Longer than it takes to write a line, by far.
