@@ -6,8 +6,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { posix } from 'node:path';
-import { bytes, fromText, toText } from './directory-look.ts';
-import { targetInside, writtenInside } from './archive/bytes.ts';
+import { bytes, fromText, toText, targetInside, writtenInside } from './directory-look.ts';
 
 /** Something inside that the configuration of a repository names. */
 export interface NamedInside {

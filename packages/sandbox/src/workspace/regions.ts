@@ -14,9 +14,8 @@ import {
   riskOfProgram,
 } from './risky-names.ts';
 import type { Risk, RiskyDirectory } from './risky-names.ts';
-import { lstat } from './directory-look.ts';
+import { lstat, targetInside } from './directory-look.ts';
 import type { FileTimes } from './directory-look.ts';
-import { targetInside } from './archive/bytes.ts';
 
 // Directories of a git repository that only hold content and may be huge.
 const CONTENT = new Set(['objects', 'refs', 'logs', 'lfs']);

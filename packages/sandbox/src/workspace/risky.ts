@@ -17,6 +17,8 @@ import {
   fromText,
   lstat,
   toText,
+  targetInside,
+  writtenInside,
 } from './directory-look.ts';
 import type { ScanWindow, Unseen } from './directory-look.ts';
 import { isInterpreterName, riskOfEnvironmentFile } from './environments.ts';
@@ -24,7 +26,6 @@ import { CONFIG_FILES, commonDirectory, gitfileTarget, namedInside } from './git
 import type { NamedInside } from './git-directory.ts';
 import { HardLinks, Leads, Visits, isInstalled, isInstalledLink, riskAt, roleOf, wantedBelow } from './regions.ts';
 import type { Lead, Region, Visit } from './regions.ts';
-import { targetInside, writtenInside } from './archive/bytes.ts';
 import {
   BARE_REPOSITORY,
   ENVIRONMENT,

@@ -6,12 +6,11 @@ import type { TransferOptions, TransferReport } from '../../contract/sandbox.ts'
 import type { InsideEnd } from '../../isolation/backend.ts';
 import { NoPlace } from './arrival.ts';
 import type { Arrival, ArrivalKind } from './arrival.ts';
-import { ByteReader } from '../../workspace/archive/bytes.ts';
+import { ByteReader, MalformedTar, readTar } from '../../workspace/archive/tar-read.ts';
 import type { Conversation } from './conversation.ts';
 import { asText } from './listing.ts';
 import { PACK } from './programs.ts';
 import type { Place, Programs } from './programs.ts';
-import { MalformedTar, readTar } from '../../workspace/archive/tar-read.ts';
 import type { TarItem } from '../../workspace/archive/tar-read.ts';
 import { Tally } from './options.ts';
 import type { Bounds } from './options.ts';

@@ -15,8 +15,7 @@ import {
 import type { Stats } from 'node:fs';
 import * as z from 'zod';
 import { codeOf } from '../../contract/system-error.ts';
-import { ByteReader } from '../archive/bytes.ts';
-import { MalformedTar, headerBlock, readTar, tarEnd, tarPadding } from '../archive/tar-read.ts';
+import { ByteReader, MalformedTar, headerBlock, readTar, tarEnd, tarPadding } from '../archive/tar-read.ts';
 import type { TarItem } from '../archive/tar-read.ts';
 import { bytes, fromText } from '../directory-look.ts';
 import { HeldDirectories, LayerStack, kindOf, modeOf, pathIn, shown, sliced, split } from './layers.ts';

@@ -4,8 +4,7 @@
 
 import { lstatSync } from 'node:fs';
 import type { RiskyChange } from '../../contract/result.ts';
-import { targetInside } from '../archive/bytes.ts';
-import { bytes, fromText } from '../directory-look.ts';
+import { targetInside, bytes, fromText } from '../directory-look.ts';
 import { readSmall } from '../git-directory.ts';
 import type { TreeReader } from '../git-directory.ts';
 import { LINK_OUT } from '../risky-names.ts';

@@ -6,8 +6,7 @@ import { once } from 'node:events';
 import { accessSync, constants, lstatSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { ByteReader } from '../archive/bytes.ts';
-import { headerBlock, tarEnd, tarPadding } from '../archive/tar-read.ts';
+import { ByteReader, headerBlock, tarEnd, tarPadding } from '../archive/tar-read.ts';
 import { bytes, fromText } from '../directory-look.ts';
 
 /** What the kernel wrote about an entry of a layer. */

@@ -9,7 +9,7 @@
 import { closeSync, fstatSync, readSync } from 'node:fs';
 import type { Stats } from 'node:fs';
 import type { RiskyChange, RiskyKind } from '../../contract/result.ts';
-import { targetInside, writtenInside } from '../archive/bytes.ts';
+import { targetInside, writtenInside } from '../directory-look.ts';
 import { CONFIG_FILES, HOOKS, commonDirectory, gitfileTarget, namedInside } from '../git-directory.ts';
 import type { TreeReader } from '../git-directory.ts';
 import { isInstalled, riskAt, roleOf } from '../regions.ts';
