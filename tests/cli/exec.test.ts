@@ -6,7 +6,7 @@ import { mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { identify } from '../../packages/sandbox/src/isolation/process/identity.ts';
+import { identify } from '../../packages/sandbox/src/isolation/process/held.ts';
 import { until } from '../support/waiting.ts';
 import { engines, images, withoutEngines } from '../support/engines.ts';
 import { BIN, Bench } from './bench.ts';

@@ -18,7 +18,7 @@ import type { OpenHost } from '../run/host.ts';
 import type { EngineBackend } from '../isolation/backend.ts';
 import { DockerBackend } from '../isolation/docker/backend.ts';
 import { connectEngine } from '../isolation/docker/connect.ts';
-import { identify, isAlive } from '../isolation/process/identity.ts';
+import { identify, isAlive } from '../isolation/process/held.ts';
 import { EgressMounts } from '../isolation/egress.ts';
 import { Backends } from '../isolation/select.ts';
 import type { BackendSources } from '../isolation/select.ts';

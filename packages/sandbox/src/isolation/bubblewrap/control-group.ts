@@ -7,7 +7,7 @@ import type { Limits } from '../../contract/policy.ts';
 import type { Usage } from '../../contract/result.ts';
 import { isWithin } from '../../workspace/file-identity.ts';
 import { type KernelMount, parseMountinfo } from '../kernel.ts';
-import { identify } from '../process/identity.ts';
+import { identify } from '../process/held.ts';
 
 /** The control groups in which this process may make others, by controller. */
 export interface Delegation {

@@ -9,7 +9,7 @@ import { shortageIn } from '../../contract/system-error.ts';
 import { WAITING_COMMAND } from '../handover/script.ts';
 import { Child, parseLimits, signalNamed } from '../process/child.ts';
 import type { Observed, SandboxProcesses } from '../process/execution.ts';
-import { identify, isAlive, onlyChild, type ProcessIdentity, signalTree } from '../process/identity.ts';
+import { identify, isAlive, onlyChild, type ProcessIdentity, signalTree } from '../process/held.ts';
 import { isForked } from '../overlays.ts';
 import type { ControlGroup } from './control-group.ts';
 import { forkArguments, type ForkTools } from './forks.ts';

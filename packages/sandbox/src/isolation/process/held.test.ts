@@ -11,9 +11,8 @@ import type { SandboxSpec } from '../../contract/spec.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
 import { type SandboxProcesses, WaitingProcesses } from './execution.ts';
 import { readKernelView, uncoveredDifferences } from '../kernel.ts';
-import { assertHeld, assertInPlace, endOfAll, hold, protection, sameness } from './held.ts';
+import { assertHeld, assertInPlace, endOfAll, hold, protection, sameness, identify } from './held.ts';
 import { identityOf } from '../../workspace/file-identity.ts';
-import { identify } from './identity.ts';
 
 let top = '';
 beforeEach(() => {

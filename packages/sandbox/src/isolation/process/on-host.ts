@@ -13,8 +13,7 @@ import type { Handover } from '../handover/script.ts';
 import { WORKSPACE_TARGET } from '../plan.ts';
 import { Child, signalNamed } from './child.ts';
 import { Guard, type Observed, type SandboxProcesses, WaitingProcesses } from './execution.ts';
-import { assertInPlace } from './held.ts';
-import { groupLives, identify, isAlive, type ProcessIdentity } from './identity.ts';
+import { assertInPlace, groupLives, identify, isAlive, type ProcessIdentity } from './held.ts';
 import { processIds } from '../../lifecycle/processes.ts';
 
 /** What a sandbox on the host is started from. */

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { Child, inheritedDescriptors, signalNamed } from './child.ts';
-import { groupLives, identify, isAlive, onlyChild, parseStat, signalTree } from './identity.ts';
+import { groupLives, identify, isAlive, onlyChild, parseStat, signalTree } from './held.ts';
 
 const linux = process.platform === 'linux';
 const plain = { environment: {}, cwd: '/' };
