@@ -26,7 +26,7 @@ import {
 import type { AuditEntry, AuditHead, AuditKind } from '../../contract/audit.ts';
 import { AcodeError } from '../../contract/errors.ts';
 import type { Clock } from '../../contract/ports.ts';
-import { CHECKPOINT_EVERY, Chain } from './chain.ts';
+import { CHECKPOINT_EVERY, Chain } from './files.ts';
 import { LOST, contentOf, seal, canonicalJson } from './record.ts';
 import type { Content } from './record.ts';
 import { releaseLock, takeLock, thisHolder } from '../../lifecycle/lock.ts';

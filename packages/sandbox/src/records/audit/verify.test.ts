@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { AuditKind } from '../../contract/audit.ts';
 import { systemClock } from '../../lifecycle/clock.ts';
-import { CHECKPOINT_EVERY, isInPlaceOfCheckpoint } from './chain.ts';
+import { CHECKPOINT_EVERY, isInPlaceOfCheckpoint } from './files.ts';
 import { AuditLog } from './log.ts';
 import { NO_HASH, seal } from './record.ts';
 import { verifyLog } from './verify.ts';
