@@ -52,11 +52,11 @@ import type { AttackOptions, AttackReport, DoctorReport } from './doctor/report.
 import type { AcodeOptions } from './options.ts';
 import { modeOf, serveSettingOf, trustOf, workspaceOf } from '../run/repository.ts';
 import type { Trust } from '../run/repository.ts';
-import { explain, planFirst } from '../run/planning.ts';
+import { explain } from '../run/explain.ts';
+import { planFirst } from '../run/planning.ts';
 import { addProgram, hasProgram } from '../run/programs.ts';
 import { removeState } from '../run/state.ts';
-import { start } from '../run/run.ts';
-import { admitted } from '../run/admission.ts';
+import { start, admitted } from '../run/run.ts';
 import type { Sandbox } from '../persistent/sandbox.ts';
 import { scanRecord } from '../run/scanning.ts';
 import { fewAtOnce, sweep } from './sweep.ts';

@@ -18,7 +18,7 @@ import { chooseLevel } from '../run/level.ts';
 import type { Chosen } from '../run/level.ts';
 import { decideImage, chooseImage } from '../policy/images.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
-import { explain } from '../run/planning.ts';
+import { explain } from '../run/explain.ts';
 import { start } from '../run/run.ts';
 
 /** Test options of the attack: sandboxes without some protections, for which the report card must show failures. */

@@ -4,7 +4,7 @@ import { describe, expect, expectTypeOf, it } from 'vitest';
 import type * as z from 'zod';
 import type { policyInputSchema } from '../contract/policy-schema.ts';
 import type { configSchema } from '../policy/config/schema.ts';
-import type { commandRequestSchema, createSchema, requestSchema } from '../run/admission.ts';
+import type { commandRequestSchema, createSchema, requestSchema } from '../run/run.ts';
 import { createRequestFrom, policyFrom } from '../index.ts';
 import type {
   CommandRequest,

@@ -63,6 +63,12 @@ export async function unlessCancelled<Value>(work: Promise<Value>, signal: Abort
   }
 }
 
+/** The error of a cancelled operation, whatever the reason of the abort signal was. */
+export function cancelled(error: unknown): AcodeError {
+  const known = error instanceof AcodeError && error.is('ACODE-SBX-014');
+  return known ? error : new AcodeError('ACODE-SBX-014', {}, { cause: error });
+}
+
 /** What comes of the work within so many milliseconds, and else a failure. */
 export async function inTime<Value>(clock: Clock, ms: number, work: Promise<Value>, late: () => Error): Promise<Value> {
   let cancel = (): void => undefined;

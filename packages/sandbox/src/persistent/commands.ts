@@ -27,9 +27,8 @@ import { CommandsOffer } from './relay/offer.ts';
 import type { Offered } from './relay/offer.ts';
 import { refusePrivateValues } from '../run/credentials/environment.ts';
 import { layersFor, workspaceOf } from '../run/repository.ts';
-import { admitted, checkCommandRequest } from '../run/admission.ts';
+import { admitted, checkCommandRequest, captures } from '../run/run.ts';
 import type { RunEgress } from '../run/egress.ts';
-import { captures } from '../run/run.ts';
 import { Running } from '../run/running.ts';
 import { workdirFor } from '../workspace/locate.ts';
 

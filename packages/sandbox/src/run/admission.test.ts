@@ -2,7 +2,7 @@
 
 import { describe, expect, it } from 'vitest';
 import type { AcodeError } from '../contract/errors.ts';
-import { checkCreateRequest, checkRequest } from './admission.ts';
+import { checkCreateRequest, checkRequest } from './run.ts';
 
 describe('a request', () => {
   it.each([

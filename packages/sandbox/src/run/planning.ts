@@ -5,8 +5,7 @@ import { planCaBundle, planUserFiles } from './user-files.ts';
 import type { Command, RunRequest } from '../contract/command.ts';
 import type { EgressRule } from '../contract/egress.ts';
 import { AcodeError } from '../contract/errors.ts';
-import type { Explanation } from '../contract/host.ts';
-import { isAtLeast, isBoundary, usesEngine } from '../contract/levels.ts';
+import { isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
 import type { ImageFacts, MemoryLayerSpec, MountSpec, SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
@@ -15,18 +14,16 @@ import type { Grant } from '../policy/trust.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
 import { HOLDER_NAME, planSandbox } from '../isolation/plan.ts';
 import type { PlanFacts } from '../isolation/plan.ts';
-import { credentialEnvironment, refusePrivateValues } from './credentials/environment.ts';
+import { refusePrivateValues } from './credentials/environment.ts';
 import { chooseLevel } from './level.ts';
 import type { Chosen } from './level.ts';
-import { environmentBesides } from '../policy/environment.ts';
 import { fullName, refuseUndecided, withImageReason } from '../policy/images.ts';
 import { sourceOf } from '../policy/layers.ts';
 import type { Layers } from '../policy/layers.ts';
 import { projectReference } from '../policy/pull.ts';
 import { NOTHING } from '../policy/request-policy.ts';
-import { resolvePolicy, resolveRules } from '../policy/resolve.ts';
+import { resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
-import { checkRequest } from './admission.ts';
 import { abandonFork, claimFork, forkMounts } from './forking.ts';
 import type { ForkedMounts } from './forking.ts';
 import { planMasks } from './masking.ts';
@@ -35,7 +32,6 @@ import { programMounts } from './programs.ts';
 import { forService, planServices } from './services.ts';
 import { claimState, stateMounts } from './state.ts';
 import { planThroughput } from './throughput.ts';
-import { warmthOf } from './warm.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { mayBeInterrupted } from '../workspace/fork/leftover.ts';
 import { recogniseLanguages, nearestReal, validateWorkspace, workdirFor } from '../workspace/locate.ts';
@@ -452,66 +448,6 @@ export function planFirst(host: Host): Promise<Planned> {
     { correlationId: '', preview: true, makes: true },
     host.closing,
   );
-}
-
-/** Explains how a command would run. */
-export async function explain(
-  host: Host,
-  command: Command,
-  request: RunRequest,
-  signal: AbortSignal,
-): Promise<Explanation> {
-  checkRequest(command, request);
-  const of = { correlationId: '', preview: true };
-  const planned = await plan(host, { command, request }, of, signal);
-  const { policy, spec, notes, asides = [], backend } = planned;
-  const { warm, cause: warmCause, why: warmReason } = warmthOf(host, planned, request);
-  const layers = await layersFor(host, nearestReal(await workspaceOf(host)));
-  return {
-    command,
-    policy,
-    rules: resolveRules(layers, { cpus: availableParallelism(), memoryBytes: totalmem() }),
-    level: spec.level,
-    spec,
-    environment: environmentOf(spec, request),
-    masked: planned.masked,
-    engineRequest: backend.describe(spec),
-    warm,
-    warmReason,
-    ...(warmCause === undefined ? {} : { warmCause }),
-    notes: [...new Set([...notes, ...asides, ...backend.notes, ...notesOn(policy, spec)])],
-  };
-}
-
-function environmentOf(spec: SandboxSpec, { env = {}, envDefaults }: RunRequest): Explanation['environment'] {
-  const defaults = { ...environmentBesides(spec, envDefaults), ...credentialEnvironment(spec) };
-  return Object.fromEntries(Object.entries(defaults).filter(([name]) => !Object.hasOwn(env, name)));
-}
-
-const COMPARED =
-  'Before the command is handed over, engine and kernel are compared with this plan; any difference removes the sandbox.';
-const OWN_KERNEL =
-  'The runtime has a kernel of its own: it does not apply the system call filter, and is proven to be what its name says before the first sandbox of it is used.';
-const NOT_SEEN =
-  'Where the kernel’s view cannot be read (an engine in a virtual machine), the engine’s account alone is compared.';
-
-function upstreamNote(url: string): string {
-  return `Connections of the allow-list leave this host through ${url}, which resolves their names. acode checks names, TLS server names and requests as always, but cannot promise that a listed name has no private address there. Names of private_hosts and services of this host go past it.`;
-}
-
-function notesOn(policy: EffectivePolicy, spec: SandboxSpec): string[] {
-  const { removed } = spec.image;
-  return [
-    ...policy.warnings,
-    ...(spec.network.kind === 'allow' && policy.upstreamProxy.value !== null
-      ? [upstreamNote(policy.upstreamProxy.value)]
-      : []),
-    ...(usesEngine(spec.level) ? [`The image is ${spec.image.reference} because ${policy.imageReason}.`] : []),
-    ...(removed.length > 0 ? [`Removed from the image’s environment: ${removed.join(', ')}.`] : []),
-    ...(usesEngine(spec.level) ? [COMPARED] : []),
-    ...(isAtLeast(spec.level, 'gvisor') ? [OWN_KERNEL] : []),
-    ...(usesEngine(spec.level) ? [NOT_SEEN] : []),
-  ];
 }
 
 /** The caches of a plan, and notes about the ones left out. */
