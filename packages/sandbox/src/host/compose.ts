@@ -20,6 +20,7 @@ import { DockerBackend } from '../isolation/docker/backend.ts';
 import { connectEngine } from '../isolation/docker/connect.ts';
 import { identify, isAlive } from '../isolation/process/held.ts';
 import { EgressMounts } from '../isolation/egress.ts';
+import type { Pool } from '../isolation/pool/pool.ts';
 import { Backends } from '../isolation/select.ts';
 import type { BackendSources } from '../isolation/select.ts';
 import { Claim } from '../lifecycle/reaper.ts';
@@ -39,6 +40,7 @@ import { Locks } from '../lifecycle/lock.ts';
 import { recordLives } from '../run/trail.ts';
 import { Bus, Telemetry, ContainerReports } from '../records/telemetry.ts';
 import { openPool } from '../run/warm.ts';
+import type { PoolHost } from '../run/warm.ts';
 
 /** A host with everything that acode.ts needs. */
 export type ComposedHost = OpenHost & ImageHost;
@@ -172,7 +174,7 @@ export async function composeHost({
     locks,
     slots: new Slots(concurrency(options, settings), clock),
     memory: memoryShare(directories, clock),
-    pool: options.pool ? openPool(options, { ...shared, audit }) : null,
+    pool: poolOf(options, { ...shared, audit }),
     pastLogs: logs,
     savedLogs: settings.keepOutputDays === null ? null : logs,
     engineNamed: engineNamedBy(options, settings),
@@ -283,6 +285,11 @@ class Background {
   async settled(): Promise<void> {
     while (this.#work.size > 0) await Promise.allSettled(this.#work);
   }
+}
+
+// Few hosts have one.
+function poolOf(options: AcodeOptions, host: PoolHost): Pool | null {
+  return options.pool ? openPool(options, host) : null;
 }
 
 // In the order in which acode searches for the engine.

@@ -8,7 +8,7 @@ import { AcodeError } from '../contract/errors.ts';
 import { isBoundary, usesEngine } from '../contract/levels.ts';
 import type { Level } from '../contract/levels.ts';
 import type { EffectivePolicy, PolicyFields } from '../contract/policy.ts';
-import type { ImageFacts, MemoryLayerSpec, MountSpec, SandboxIdentity, SandboxSpec } from '../contract/spec.ts';
+import type { ImageFacts, MemoryLayerSpec, MountSpec, SandboxIdentity } from '../contract/spec.ts';
 import type { Host, Planned } from './host.ts';
 import type { Grant } from '../policy/trust.ts';
 import type { KeptMask } from '../lifecycle/kept.ts';
@@ -25,13 +25,16 @@ import { NOTHING } from '../policy/request-policy.ts';
 import { resolvePolicy } from '../policy/resolve.ts';
 import { layersFor, workspaceOf } from './repository.ts';
 import { abandonFork, claimFork, forkMounts } from './forking.ts';
-import type { ForkedMounts } from './forking.ts';
+import type { ForkedMounts, ForkFor } from './forking.ts';
 import { planMasks } from './masking.ts';
 import type { MasksFor } from './masking.ts';
 import { programMounts } from './programs.ts';
 import { forService, planServices } from './services.ts';
+import type { ServicesFor } from './services.ts';
 import { claimState, stateMounts } from './state.ts';
+import type { StateFor } from './state.ts';
 import { planThroughput } from './throughput.ts';
+import type { ThroughputFor } from './throughput.ts';
 import { lowDiskNotes } from '../workspace/disk-space.ts';
 import { mayBeInterrupted } from '../workspace/fork/leftover.ts';
 import { recogniseLanguages, nearestReal, validateWorkspace, workdirFor } from '../workspace/locate.ts';
@@ -144,49 +147,41 @@ export async function plan(
   );
   const ca = unlessInTheWay(await planCaBundle(host, level, policy, mounts), lists.withoutCa);
   const artifacts = (request.artifacts?.length ?? 0) > 0;
-  const beside =
-    policy.services.value.length === 0
-      ? NO_SERVICES
-      : await planServices(
-          host,
-          {
-            level,
-            policy,
-            layers,
-            askedBy: asking.askedBy,
-            correlationId: of.correlationId,
-            preview: of.preview,
-            outlives: of.keep === true,
-            identify: (service, specHash) => identify(specHash, service),
-          },
-          signal,
-        );
+  const beside = await servicesBeside(
+    host,
+    {
+      level,
+      policy,
+      layers,
+      askedBy: asking.askedBy,
+      correlationId: of.correlationId,
+      preview: of.preview,
+      outlives: of.keep === true,
+      identify: (service, specHash) => identify(specHash, service),
+    },
+    signal,
+  );
   // Last: it makes the layer that the command writes.
-  const isForked = policy.workspace.value === 'fork' || mayBeInterrupted(workspace.root, host.directories.state);
-  const written: ForkedMounts = isForked
-    ? await forkMounts(
-        host,
-        {
-          level,
-          policy,
-          workspace,
-          image: image.id,
-          command,
-          preview: of.preview,
-          backend: chosen.backend,
-          masked: masks.layer,
-          reopens: of.reopens,
-        },
-        mounts,
-        signal,
-      )
-    : { mounts, notes: [], asides: [] };
+  const written = await writtenMounts(
+    host,
+    {
+      level,
+      policy,
+      workspace,
+      image: image.id,
+      command,
+      preview: of.preview,
+      backend: chosen.backend,
+      masked: masks.layer,
+      reopens: of.reopens,
+    },
+    mounts,
+    signal,
+  );
   return orAbandoned(host, { fork: written.fork, reopens: of.reopens }, async () => {
-    const programs = policy.programs.value.length === 0 ? [] : programMounts(host, level, policy);
-    const state =
-      policy.state.value === null ? [] : await stateMounts(host, { level, policy, workspace }, of.preview, signal);
-    const all = [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts, ...state, ...programs];
-    const disk = isDiskLimited(policy) ? planThroughput({ level, policy, capability, mounts: all }) : NO_LIMIT;
+    const kept = await keptMounts(host, { level, policy, workspace }, of.preview, signal);
+    const all = [...written.mounts, ...masks.mounts, ...lists.mounts, ...ca.mounts, ...kept];
+    const disk = throughputOf({ level, policy, capability, mounts: all });
     const memoryLayer = memoryLayerOf(policy, written.memoryBytes, { level, image }, hash =>
       identify(hash, HOLDER_NAME),
     );
@@ -206,7 +201,7 @@ export async function plan(
       specHash => identify(specHash),
     );
     if (written.fork !== undefined) await claimFork(host, written.fork, spec);
-    if (state.length > 0) await claimState(host, spec, of.preview, signal);
+    if (policy.state.value !== null) await claimState(host, spec, of.preview, signal);
     return {
       policy: { ...policy, workspacePath },
       spec,
@@ -358,11 +353,40 @@ function unlessInTheWay(
 }
 
 const NO_DEPENDENCIES = { dependencies: [], notes: [] };
-const NO_SERVICES = { services: [], notes: [] };
-const NO_LIMIT = { throughput: undefined, notes: [] };
 
-function isDiskLimited({ diskReadRate, diskWriteRate }: EffectivePolicy): boolean {
-  return diskReadRate.value !== null || diskWriteRate.value !== null;
+async function servicesBeside(host: Host, of: ServicesFor, signal: AbortSignal): ReturnType<typeof planServices> {
+  return of.policy.services.value.length === 0 ? { services: [], notes: [] } : planServices(host, of, signal);
+}
+
+async function writtenMounts(
+  host: Host,
+  wanted: ForkFor,
+  mounts: readonly MountSpec[],
+  signal: AbortSignal,
+): Promise<ForkedMounts> {
+  const isFork = wanted.policy.workspace.value === 'fork';
+  if (isFork || mayBeInterrupted(wanted.workspace.root, host.directories.state))
+    return forkMounts(host, wanted, mounts, signal);
+  return { mounts, notes: [], asides: [] };
+}
+
+// What a sandbox has of acode’s own: its state directory and the programs of the store.
+async function keptMounts(
+  host: Host,
+  of: StateFor & { readonly policy: EffectivePolicy },
+  preview: boolean,
+  signal: AbortSignal,
+): Promise<readonly MountSpec[]> {
+  const { level, policy } = of;
+  return [
+    ...(policy.state.value === null ? [] : await stateMounts(host, of, preview, signal)),
+    ...(policy.programs.value.length === 0 ? [] : programMounts(host, level, policy)),
+  ];
+}
+
+function throughputOf(of: ThroughputFor): ReturnType<typeof planThroughput> {
+  const { diskReadRate, diskWriteRate } = of.policy;
+  return diskReadRate.value === null && diskWriteRate.value === null ? { notes: [] } : planThroughput(of);
 }
 
 // The dependencies are those of the project image, so it is the image too: the container keeps its layer from being removed.
