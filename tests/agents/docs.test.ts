@@ -114,7 +114,10 @@ describe.skipIf(withoutEngines || withoutNames).each(agents)('%s at a terminal',
     expect(await pane.fact('pane_dead')).toBe('0');
     // A program that has drawn its screen may not read what is typed yet.
     await new Promise(resolve => void setTimeout(resolve, 3000));
-    await pane.line('Do the work.');
+    // Some programs take an Enter that comes with the words for a line break in them.
+    await pane.type('Do the work.');
+    await new Promise(resolve => void setTimeout(resolve, 1000));
+    await pane.press('Enter');
     await pane.until(/All is done/);
     await pane.type(leave);
     await new Promise(resolve => void setTimeout(resolve, 1000));

@@ -44,7 +44,9 @@ describe.skipIf(withoutEngines || withoutNames)('eight agents at once on one log
     await using models = new Models();
     let isDone = false;
     for (const name of agents) {
-      const move: Script = () => (isDone ? { say: 'All is done.' } : lineOf(name, 'sleep 1; echo a turn'));
+      // Some agents end a conversation in which a call comes over and over.
+      let turn = 0;
+      const move: Script = () => (isDone ? { say: 'All is done.' } : lineOf(name, `sleep 1; echo turn ${(turn += 1)}`));
       const host = await ModelHost.listen(move);
       host.takes = key => server.takes(key);
       models.set(name, host);
