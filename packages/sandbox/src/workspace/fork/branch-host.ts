@@ -33,8 +33,9 @@ const MAX_REFS = 100_000;
 const MAX_DEPTH = 16;
 const MAX_SYMBOLIC = 5;
 const CHUNK = 1024 ** 2;
-// A file in the git directory that a lock of acode’s is a second name of: it says which process has the lock.
-const MARK = 'acode-lock-';
+// A file that a lock of acode’s is a second name of: it says which process has the lock. It is where the pack came, and git removes old
+// files of such a name there.
+const MARK = 'tmp_acode-lock-';
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
 const CREATE = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
 // What git may keep in a repository of version 1, and acode need not know of to add a pack and a ref.
@@ -92,7 +93,8 @@ export class HostRepository implements Disposable {
   /** Removes the lock of a ref, if it is one of acode’s whose process was killed. A lock of git’s, and of a process that may live, stays. */
   removeDeadLock(ref: string): void {
     const me = thisHolder();
-    const dead = readdirSync(this.#common.self).filter(name => {
+    using packs = this.#packs();
+    const dead = readdirSync(packs.self).filter(name => {
       const holder = name.startsWith(MARK) ? parseHolder(name.slice(MARK.length, name.lastIndexOf('-'))) : null;
       return holder !== null && isProvablyGone(holder, me);
     });
@@ -101,11 +103,11 @@ export class HostRepository implements Disposable {
     using directory = this.#directoryOf(names.slice(0, -1));
     const lock = `${names.at(-1) ?? ''}.lock`;
     for (const mark of dead) {
-      const marked = this.#common.inspect(mark);
+      const marked = packs.inspect(mark);
       const isLock = marked?.kind === 'file' && marked.inode === directory.inspect(lock)?.inode;
       if (isLock) unlinkSync(directory.at(lock));
       // One of another ref is still the only sign of whose lock that is.
-      if (isLock || lstatSync(this.#common.at(mark)).nlink === 1) unlinkSync(this.#common.at(mark));
+      if (isLock || lstatSync(packs.at(mark)).nlink === 1) unlinkSync(packs.at(mark));
     }
   }
 
@@ -139,15 +141,15 @@ export class HostRepository implements Disposable {
 
   /** Adds a pack, then the ref. Nothing of the pack is left where the ref cannot be made. */
   addBranch(ref: string, tip: string, pack: MadePack): void {
-    this.#withPack(pack, () => this.#addRef(ref, tip));
+    this.#withPack(pack, packs => this.#addRef(ref, tip, packs));
   }
 
   /** Adds a pack, then moves the ref from one commit to another. */
   moveBranch(ref: string, move: { readonly from: string; readonly to: string }, pack: MadePack): void {
-    this.#withPack(pack, () => this.#moveRef(ref, move));
+    this.#withPack(pack, packs => this.#moveRef(ref, move, packs));
   }
 
-  #withPack(pack: MadePack, refer: () => void): void {
+  #withPack(pack: MadePack, refer: (packs: OpenDirectory) => void): void {
     using packs = this.#packs();
     const made: string[] = [];
     try {
@@ -157,18 +159,18 @@ export class HostRepository implements Disposable {
         if (copyInto(packs, name, join(pack.directory, name))) made.push(name);
       }
       syncDirectory(packs);
-      refer();
+      refer(packs);
     } catch (error) {
       for (const name of made.toReversed()) unlinkSync(packs.at(name));
       throw error;
     }
   }
 
-  #addRef(ref: string, tip: string): void {
+  #addRef(ref: string, tip: string, packs: OpenDirectory): void {
     const names = ref.split('/');
     const last = names.at(-1) ?? '';
     using directory = this.#directoryOf(names.slice(0, -1));
-    const lock = this.#lock(directory, last, { ref, tip });
+    const lock = this.#lock(directory, last, { ref, tip, packs });
     try {
       // Under the lock, as git does: another process may have made the branch, or packed it, meanwhile.
       this.refuseTaken(ref);
@@ -184,11 +186,11 @@ export class HostRepository implements Disposable {
     }
   }
 
-  #moveRef(ref: string, { from, to }: { readonly from: string; readonly to: string }): void {
+  #moveRef(ref: string, { from, to }: { readonly from: string; readonly to: string }, packs: OpenDirectory): void {
     const names = ref.split('/');
     const last = names.at(-1) ?? '';
     using directory = this.#directoryOf(names.slice(0, -1));
-    const lock = this.#lock(directory, last, { ref, tip: to });
+    const lock = this.#lock(directory, last, { ref, tip: to, packs });
     let isMoved = false;
     try {
       // Under the lock, as git does: another process may have moved the branch, or checked it out, meanwhile.
@@ -206,10 +208,10 @@ export class HostRepository implements Disposable {
   #lock(
     directory: OpenDirectory,
     last: string,
-    { ref, tip }: { readonly ref: string; readonly tip: string },
+    { ref, tip, packs }: { readonly ref: string; readonly tip: string; readonly packs: OpenDirectory },
   ): { readonly path: string; readonly mark: string } {
     const path = directory.at(`${last}.lock`);
-    const mark = this.#common.at(`${MARK}${holderText(thisHolder())}-${randomBytes(8).toString('hex')}`);
+    const mark = packs.at(`${MARK}${holderText(thisHolder())}-${randomBytes(8).toString('hex')}`);
     const file = openSync(mark, CREATE, 0o666);
     try {
       writeWhole(file, Buffer.from(`${tip}\n`));

@@ -402,7 +402,7 @@ describe('the repository of the host', () => {
   });
 
   it('goes on where a process of acode was killed over a lock; one of git’s and one of a process that lives stay', async () => {
-    const mark = (holder: string): string => join(work, `.git/acode-lock-${holder}-0123456789abcdef`);
+    const mark = (holder: string): string => join(work, `.git/objects/pack/tmp_acode-lock-${holder}-0123456789abcdef`);
     const locked = (name: string, holder: string): void => {
       writeFileSync(mark(holder), `${'1'.repeat(40)}\n`);
       linkSync(mark(holder), join(work, `.git/refs/heads/${name}.lock`));
@@ -424,7 +424,7 @@ describe('the repository of the host', () => {
       adding('dead');
       expect(git('rev-parse', 'dead')).toBe(taken.tip);
     });
-    const left = readdirSync(join(work, '.git')).filter(name => name.startsWith('acode-lock-'));
+    const left = readdirSync(join(work, '.git/objects/pack')).filter(name => name.includes('acode-lock-'));
     expect(left).toHaveLength(2);
     expect(existsSync(join(work, '.git/refs/heads/dead.lock'))).toBe(false);
   });
