@@ -36,7 +36,7 @@ const USAGE = `npm run bench:agents -- NAME… [options]
   NAME             start, size, memory
   --agents LIST    claude,codex,gemini,opencode
   --rounds N       rounds of start (11)
-  --minutes N      how long memory is looked at (60)`;
+  --minutes N      how long memory is watched (60)`;
 
 // Asks the model as an agent does, over and over, each time with a longer conversation until it begins anew.
 const ASKS = `

@@ -1527,6 +1527,11 @@ export const PROTECTIONS = [
     [[BRANCH, 'keeps every branch that it has']],
   ),
   one(
+    'the lock of a process that lives is taken for a dead one’s',
+    [`${FORK}/branch-host.ts`, 'holder !== null && isProvablyGone(holder, me)', 'holder !== null && me !== null'],
+    [[BRANCH, 'goes on where a process of acode was killed over a lock']],
+  ),
+  one(
     'commits of a fork are not judged by the rules for risky changes',
     [
       `${SRC}/host/fork-branch.ts`,

@@ -226,7 +226,7 @@ describe.skipIf(withoutEngines || withoutServers)('a persistent sandbox of a fle
       expect(await box.run('cat secret.txt')).toMatchObject({ stdout: 'secret\n' });
     });
 
-    it('takes no call that its tenant has not signed, whoever can send it', async () => {
+    it('takes no call that its tenant has not signed, not even from its gate', async () => {
       const fleet = await raw(seeds().gate);
       const key = { tenant: 'acme', id: 'private' };
       const asked = async (message: Uint8Array): Promise<unknown> => {

@@ -155,7 +155,7 @@ class LiveBoard implements Disposable {
     this.#read = version;
   }
 
-  // What a record that was not written since has, too.
+  // Another one after each write of the record.
   #version(): string {
     const { mtimeMs = 0, ino = 0 } = statSync(this.#store.recordFile(this.#id), { throwIfNoEntry: false }) ?? {};
     return `${mtimeMs} ${ino}`;

@@ -36,6 +36,8 @@ const IDLE_MS = 600_000;
 const CANCEL_MS = 30_000;
 // A notice comes at once. This is for one that was lost.
 const LOOK_MS = 2000;
+// Notices that are kept for tasks that nobody waits for yet.
+const MAX_MISSED = 1000;
 
 /** A task as it is sent, with its workspace. */
 interface SignedTask {
@@ -78,9 +80,6 @@ export interface FleetSubmitter {
    */
   readonly outbox?: string | undefined;
 }
-
-/** Notices that are kept for tasks that nobody waits for yet. */
-const MAX_MISSED = 1000;
 
 /** What {@link Fleet.run} takes with a command: what every runner takes, and what a task may say. */
 export type FleetRunRequest = RunnerRequest & Omit<TaskRequest, 'stdin' | 'cwd' | 'env'>;
@@ -196,7 +195,7 @@ export class Fleet implements CommandRunner, AsyncDisposable {
     return new FleetSandbox(this.#sandboxParts(key), sandboxInfo(found), 'leave');
   }
 
-  /** The tenant’s sandboxes that exist, whoever created them, the newest first. */
+  /** The tenant’s sandboxes that exist, those of other processes too, the newest first. */
   async sandboxes(signal?: AbortSignal): Promise<FleetSandboxInfo[]> {
     const found = await this.#access.sandboxes(this.#options.tenant, signal);
     return found.map(sandboxInfo).sort((one, other) => other.since.localeCompare(one.since));

@@ -83,7 +83,7 @@ export interface TaskParts {
   readonly key: TaskKey;
   /** Public keys of workers whose results are taken; absent: those of all. */
   readonly workers: readonly string[] | undefined;
-  /** It was queued just now, by whoever hears every notice about it: there is nothing to look for before the first one. */
+  /** This client queued it just now, and hears every notice about it: before the first one there is nothing to read. */
   readonly isNew: boolean;
   /** Queues it again if the fleet has lost it; null where this process did not keep it. */
   readonly repair: ((signal?: AbortSignal) => Promise<void>) | null;

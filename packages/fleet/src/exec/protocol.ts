@@ -14,7 +14,7 @@ import { commandSchema, cwdSchema, envSchema } from '../tasks/spec.ts';
 
 /** The most bytes of input, output or a file in one message. */
 export const PART_BYTES = 256 * 1024;
-/** How old a signed call may be. Whoever repeats one within this time repeats its number, which does nothing twice. */
+/** How old a signed call may be. A call that is repeated within this time has the same number, and is done once. */
 export const MAX_AGE_MS = 10 * 60_000;
 
 const number = z.uuid();
